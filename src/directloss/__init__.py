@@ -1,0 +1,29 @@
+"""Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
+
+from .enumeration import check_task
+from .loss import AveragePrecisionLoss, StructuredLoss, average_precision_loss, direct_loss, structured_loss
+from .task import Output, Task
+from .tasks import TASKS, AveragePrecision, ZeroOne
+from .update import UPDATES, CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect
+
+__all__ = [
+    "TASKS",
+    "UPDATES",
+    "AveragePrecision",
+    "AveragePrecisionLoss",
+    "CentralDirect",
+    "Hinge",
+    "NegativeDirect",
+    "Output",
+    "Perceptron",
+    "PositiveDirect",
+    "StructuredLoss",
+    "Task",
+    "ZeroOne",
+    "average_precision_loss",
+    "check_task",
+    "direct_loss",
+    "structured_loss",
+]
+
+__version__ = "0.1.0"

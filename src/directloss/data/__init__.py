@@ -1,0 +1,1 @@
+"""Data: functions that return tensors."""

@@ -1,0 +1,605 @@
+"""Exact inference for average precision at the cost of a sort.
+
+A list has positives a_1 ≥ … ≥ a_P and negatives b_1 ≥ … ≥ b_M. A ranking interleaves them: c_i negatives stand above
+positive i, p_j positives above negative j, both non-decreasing. Its score is F = 1/(PM) Σ_ij ±(a_i − b_j), plus where i
+stands above j; its loss is L = 1 − 1/P Σ_i i/(i + c_i). Up to a factor PM/2, moving negative c above positive i changes
+F + weight·L by
+
+    D_i(c) = b_c − a_i + κ·K(i, c),    K(i, c) = i/((i+c−1)(i+c)),    κ = weight·M/2,
+
+so a ranking is a staircase of cells (i, c), worth the sum of the D in it. Indices in formulas start at 1, in code at 0.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import compiled
+
+__all__ = ["LONGEST_LIST", "NOTHING", "TRUTH", "average_precision_contrast", "average_precision_pack"]
+
+INDEX_BITS = 30
+LONGEST_LIST = 1 << INDEX_BITS
+TRUTH = -np.inf  # the weight whose augmented output is the ground truth
+NOTHING = np.inf  # the weight that stands for no output
+_MASKED = np.iinfo(np.int64).max
+_INDEX = LONGEST_LIST - 1
+_BITS = (1 << 32) - 1
+_BLOCK_CELLS = 1 << 26  # of the band, for which the dynamic programme remembers its steps
+_BLOCK_EDGES = 1 << 18  # for which `_narrow_run` remembers its bounds
+_DETAIL = 16  # segments that the mean row of a wide band is cut into
+_ROUNDING = 1e-9  # the share of the magnitudes that bounds leave to rounding
+
+
+@compiled
+def average_precision_pack(
+    bits: NDArray[np.int32],  # [B, N] the scores as float32, seen as integers
+    positive: NDArray[np.bool_],  # [B, N]
+    valid: NDArray[np.bool_],  # [B, N], or [0, 0] where all are
+    keys: NDArray[np.int64],  # [B, N] written
+) -> bool:
+    """Write keys whose ascending order is: positives by descending score, then negatives likewise, then masked items.
+
+    A key holds the class in bit 62, the score in bits 30 to 61, the index in the list in bits 0 to 29. Sorting such
+    keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether all valid
+    scores are finite in float32.
+    """
+    finite = True
+    for k in range(bits.shape[0]):
+        for n in range(bits.shape[1]):
+            if valid.size == 0 or valid[k, n]:
+                u = np.int64(bits[k, n])
+                finite &= (u & 0x7F800000) != 0x7F800000
+                if u == -(1 << 31):  # −0.0 ties with 0.0
+                    u = 0
+                descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
+                group = 0 if positive[k, n] else 1
+                keys[k, n] = (group << 62) | (descending << INDEX_BITS) | n
+            else:
+                keys[k, n] = _MASKED
+    return finite
+
+
+@compiled
+def _order_exactly(values: NDArray[np.float64], order: NDArray[np.int64], keys: NDArray[np.int64]) -> None:  # [n] each
+    """Sort values in descending order, and order with them; their float32 roundings, the keys, are sorted already."""
+    start = 0
+    for k in range(1, values.size + 1):
+        if k < values.size and (keys[k] >> INDEX_BITS) == (keys[start] >> INDEX_BITS):
+            continue
+        if k - start > 1:
+            by_value = np.argsort(-values[start:k], kind="mergesort")
+            values[start:k] = values[start:k][by_value]
+            order[start:k] = order[start:k][by_value]
+        start = k
+
+
+@compiled
+def _infer(a: NDArray[np.float64], b: NDArray[np.float64], sign: float, counts: NDArray[np.float64]) -> float:
+    """Solves argmax_y F; a tied pair is neither above nor below. Adds sign·PM·features to counts, returns the loss."""
+    P, M = a.size, b.size
+    strictly, weakly = 0, 0  # negatives above, and above or tied
+    i, precision = 0, 0.0
+    while i < P:
+        end = i + 1
+        while end < P and a[end] == a[i]:
+            end += 1
+        while strictly < M and b[strictly] > a[i]:
+            strictly += 1
+        weakly = max(weakly, strictly)
+        while weakly < M and b[weakly] >= a[i]:
+            weakly += 1
+        precision += (end - i) * (end / (end + weakly))  # a tied group shares the precision at its end
+        for k in range(i, end):
+            counts[k] += sign * (M - strictly - weakly)
+        i = end
+    strictly, weakly = 0, 0  # positives above, and above or tied
+    for j in range(M):
+        while strictly < P and a[strictly] > b[j]:
+            strictly += 1
+        weakly = max(weakly, strictly)
+        while weakly < P and a[weakly] >= b[j]:
+            weakly += 1
+        counts[P + j] += sign * (P - strictly - weakly)
+    return 1.0 - precision / P
+
+
+@compiled
+def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> None:
+    """Solves argmax_y F + weight·L for weight > 0 exactly in O(P log M + M); writes c_i to above.
+
+    D_i(c) falls in c for every i. So g_j(i) = Σ_{i' > i} D_{i'}(j), the worth of putting negative j below exactly i
+    positives, has increasing differences, its largest maximiser p_j rises with j, and negatives may be placed one by
+    one. Divide and conquer: the middle negative scans its range of i once; those before it keep the lower part of the
+    range, those behind it the upper part.
+    """
+    P, M = a.size, b.size
+    stack = np.empty((64, 4), np.int64)
+    stack[0] = 0, M, 0, P
+    top = 1
+    above[:] = 0  # first: how many negatives are put directly above positive i
+    while top > 0:
+        top -= 1
+        first, last, low, high = stack[top]
+        if low == high:
+            if low < P:
+                above[low] += last - first
+            continue
+        j = (first + last) // 2
+        gain, best, place = 0.0, 0.0, high
+        for i in range(high, low, -1):
+            x = i + j + 1.0
+            gain += b[j] - a[i - 1] + kappa * i / ((x - 1.0) * x)
+            if gain > best:
+                best = gain
+                place = i - 1
+        if place < P:
+            above[place] += 1
+        if first < j:
+            stack[top] = first, j, low, place
+            top += 1
+        if j + 1 < last:
+            stack[top] = j + 1, last, place, high
+            top += 1
+    for i in range(1, P):
+        above[i] += above[i - 1]
+
+
+@compiled
+def _row_argmax(
+    a: float, i: float, b: NDArray[np.float64], sums: NDArray[np.float64], kappa: float, start: int, stop: int
+) -> int:
+    """Solves argmax f_i(c) over start ≤ c ≤ stop, f_i(c) = Σ_{c' ≤ c} D_i(c') = b_1 + … + b_c − c·a_i − κ·c/(i + c).
+
+    Both b_c and K(i, c) fall in c, which tells how far f_i surely goes on rising or falling: as long as b_c exceeds
+    a_i + κ·K here, or as long as a_i + κ·K exceeds b here. So the scan leaps from one such point to the next.
+    """
+    c = place = start
+    best = sums[c] - a * c - kappa * c / (i + c)
+    while c < stop:
+        x = i + c + 1.0
+        level = a + kappa * i / ((x - 1.0) * x)
+        if b[c] > level:  # rising, while b stays above the level: gallop, then halve the step
+            c += 1
+            step = 1
+            while c + step <= stop and b[c + step - 1] > level:
+                c += step
+                step *= 2
+            while step > 0:
+                if c + step <= stop and b[c + step - 1] > level:
+                    c += step
+                step //= 2
+            value = sums[c] - a * c - kappa * c / (i + c)
+            if value > best:
+                best = value
+                place = c
+        else:  # falling, while κ·K(i, c) ≥ b − a_i
+            reach = np.sqrt(0.25 + kappa * i / (b[c] - a)) + 0.5 - i
+            if not reach < stop:
+                break
+            c = max(c + 1, int(reach))
+    return place
+
+
+@compiled
+def _clamp(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    kappa: float,
+    low: NDArray[np.int32],
+    high: NDArray[np.int32],
+) -> int:
+    """Narrow low ≤ c ≤ high around an optimal staircase; return how many cells stay open.
+
+    Going down the rows, let h_i be the best place of row i alone at or behind h_{i−1}. No place behind h_i is better
+    for row i, so cutting any staircase back to h loses nothing: some optimal one has c ≤ h. Going up likewise, with the
+    best place l_i at or before l_{i+1}: some optimal one has c ≥ l.
+    """
+    P = a.size
+    edge = 0
+    for i in range(P):
+        start = max(edge, low[i])
+        if start < high[i]:
+            high[i] = _row_argmax(a[i], i + 1.0, b, sums, kappa, start, high[i])
+        edge = high[i]
+    open_cells = 0
+    edge = b.size
+    for i in range(P - 1, -1, -1):
+        stop = min(edge, high[i])
+        if low[i] < stop:
+            low[i] = _row_argmax(a[i], i + 1.0, b, sums, kappa, low[i], stop)
+        edge = low[i]
+        open_cells += high[i] - low[i]
+    return open_cells
+
+
+@compiled
+def _advance(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    kappa: float,
+    low: NDArray[np.int32],
+    high: NDArray[np.int32],
+    first: int,
+    last: int,
+    best: NDArray[np.float64],  # [M + 1]
+    rises: NDArray[np.bool_],  # the cells of rows first to last, or [0]
+) -> None:
+    """Take the dynamic programme of `_solve_band` over rows first to last."""
+    offset = 0
+    for i in range(first, last):
+        before = high[i - 1] if i > 0 else 0
+        edge = best[before]  # where this row ends beyond the previous one's band
+        gain, record = 0.0, -np.inf
+        for c in range(low[i], high[i] + 1):
+            if c > low[i]:
+                x = i + 1.0 + c
+                gain += b[c - 1] - a[i] - kappa * (i + 1.0) / ((x - 1.0) * x)
+            worth = gain + (best[c] if c <= before else edge)
+            if worth > record:
+                record = worth
+                if rises.size:
+                    rises[offset] = True
+            best[c] = record
+            offset += 1
+
+
+@compiled
+def _solve_band(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    kappa: float,
+    low: NDArray[np.int32],
+    high: NDArray[np.int32],
+    above: NDArray[np.int32],
+) -> None:
+    """Solves argmax Σ_i f_i(c_i) over non-decreasing c with low ≤ c ≤ high by dynamic programming.
+
+    best[c] is the worth of the best staircase of the rows so far whose last row ends at c or before; `rises` marks the
+    cells of the band at which it rises. Going back, a row ends at its last rise that is not behind the next row's end.
+    A wide band is cut into blocks of rows, `best` is kept at their starts and `rises` for one block at a time, so that
+    memory grows as the square root of the band.
+    """
+    P, M = a.size, b.size
+    cells = np.int64(P)
+    for i in range(P):
+        cells += high[i] - low[i]
+    block_cells = max(float(_BLOCK_CELLS), np.sqrt(8.0 * M * cells))
+    starts = [0]
+    size = 0
+    for i in range(P):
+        if size > block_cells:
+            starts.append(i)
+            size = 0
+        size += high[i] - low[i] + 1
+    best = np.zeros((len(starts), M + 1))
+    unused = np.empty(0, np.bool_)
+    for k in range(1, len(starts)):
+        best[k] = best[k - 1]
+        _advance(a, b, kappa, low, high, starts[k - 1], starts[k], best[k], unused)
+    end = M
+    last = P
+    for k in range(len(starts) - 1, -1, -1):
+        first = starts[k]
+        size = 0
+        for i in range(first, last):
+            size += high[i] - low[i] + 1
+        rises = np.zeros(size, np.bool_)
+        _advance(a, b, kappa, low, high, first, last, best[k], rises)
+        for i in range(last - 1, first - 1, -1):
+            size -= high[i] - low[i] + 1
+            end = min(end, high[i])
+            while not rises[size + end - low[i]]:
+                end -= 1
+            above[i] = end
+        last = first
+
+
+@compiled
+def _cut_columns(
+    b: NDArray[np.float64],
+    low: NDArray[np.int32],
+    high: NDArray[np.int32],
+    detail: int,
+    edges: NDArray[np.int32],  # [width + 1] written
+    bumps: NDArray[np.float64],  # [width + 1] written
+    left: NDArray[np.int32],  # [rows] written
+    right: NDArray[np.int32],  # [rows] written
+) -> int:
+    """Cut the columns of a band into segments, so many that the mean row spans `detail` of them; return their number.
+
+    Segment k goes from edges[k] to edges[k + 1]. Inside it b_1 + … + b_c exceeds its chord by at most bumps[k], a
+    quarter of its width times the fall of b. The cut keeps bumps alike and ends early when all are zero. Row i spans
+    the edges left[i] to right[i].
+    """
+    widest = np.inf
+    while True:
+        tolerance, widest = widest, 0.0
+        count = 0
+        edges[0] = low[0]
+        for c in range(low[0] + 1, high[-1] + 1):
+            x = edges[count]
+            if c == high[-1] or (c + 1 - x) * (b[x] - b[c]) > tolerance:
+                bumps[count] = (c - x) * (b[x] - b[c - 1]) / 4.0
+                widest = max(widest, bumps[count])
+                count += 1
+                edges[count] = c
+        first = last = 0
+        for i in range(low.size):
+            while edges[first + 1] <= low[i]:
+                first += 1
+            while edges[last] < high[i]:
+                last += 1
+            left[i], right[i] = first, last
+        if not 0.0 < widest < tolerance or (right - left).sum() >= detail * low.size:
+            return count
+
+
+@compiled
+def _relax(
+    a: NDArray[np.float64],
+    row: int,
+    sums: NDArray[np.float64],
+    kappa: float,
+    edges: NDArray[np.int32],
+    bonus: NDArray[np.float64],  # [segments + 1]
+    left: NDArray[np.int32],
+    right: NDArray[np.int32],
+    first: int,
+    last: int,
+    best: NDArray[np.float64],  # [segments + 1]
+    worths: NDArray[np.float64],  # the edges of rows first to last, or [0]
+) -> None:
+    """Like `_advance`, but rows end at edges and earn their bonus; `worths` gets the best with the row's end there."""
+    offset = 0
+    for i in range(first, last):
+        before = right[i - 1] if i > 0 else 0
+        edge = best[before]
+        r, x = row + i + 1.0, edges[left[i]]
+        record = -np.inf
+        for k in range(left[i], right[i] + 1):
+            c = edges[k]
+            gain = sums[c] - sums[x] - (c - x) * (a[i] + kappa * r / ((r + x) * (r + c))) + bonus[k]
+            worth = gain + (best[k] if k <= before else edge)
+            record = max(record, worth)
+            best[k] = record
+            if worths.size:
+                worths[offset] = worth
+                offset += 1
+
+
+@compiled
+def _narrow_run(
+    a: NDArray[np.float64],
+    row: int,
+    b: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    kappa: float,
+    low: NDArray[np.int32],
+    high: NDArray[np.int32],
+    detail: int,
+) -> None:
+    """Narrow the band of a run of open rows, the first of which is `row`, by bounds on what staircases are worth.
+
+    Cut the columns into segments. Inside one, f_i exceeds its chord by at most the segment's bump, since b_1 + … + b_c
+    does and the rest of f_i is convex. On the chords, a staircase is a mean of others that send its ends inside a
+    segment to the two edges, upper rows to the left and lower rows to the right one; so one of these is worth as much.
+    Hence staircases on edges, where each end earns as a bonus the larger bump beside it, bound all staircases, and an
+    optimal one passes in every row through or next to an edge whose bound, the best staircase on edges through it,
+    reaches what staircases on edges are worth without bonus. The band is cut to the neighbourhood of such edges. Where
+    a bump is zero, ends inside are not needed at all; there the band is first widened to the edges.
+
+    A forward pass, kept in blocks as in `_solve_band`, and a backward pass give the bounds.
+    """
+    P = a.size
+    edges = np.empty(high[-1] - low[0] + 1, np.int32)
+    bumps = np.empty(edges.size)
+    left, right = np.empty(P, np.int32), np.empty(P, np.int32)
+    count = _cut_columns(b, low, high, detail, edges, bumps, left, right)
+    best, bonus, rest, unused = np.zeros(count + 1), np.zeros(count + 1), np.zeros(count + 1), np.empty(0)
+    _relax(a, row, sums, kappa, edges, bonus, left, right, 0, P, best, unused)
+    target = best[count]
+    for k in range(count):
+        bonus[k] = max(bonus[k], bumps[k])
+        bonus[k + 1] = bumps[k]
+    best[:] = 0.0
+    starts, kept = [0], [best[:1].copy()]
+    size = 0
+    for i in range(P):
+        if size > _BLOCK_EDGES:
+            _relax(a, row, sums, kappa, edges, bonus, left, right, starts[-1], i, best, unused)
+            starts.append(i)
+            kept.append(best[left[i - 1] : right[i - 1] + 1].copy())
+            size = 0
+        size += right[i] - left[i] + 1
+        r, x, c = row + i + 1.0, edges[left[i]], edges[right[i]]
+        if bumps[left[i]] == 0.0:
+            low[i] = x
+        if bumps[right[i] - 1] == 0.0:
+            high[i] = c
+        target -= _ROUNDING * (abs(sums[c] - sums[x]) + (c - x) * (abs(a[i]) + kappa * r / ((r + x) * (r + c))))
+    after, last = 0, P
+    while starts:
+        first, block = starts.pop(), kept.pop()
+        start = left[first - 1] if first > 0 else 0
+        best[start : start + block.size] = block
+        offset = (right[first:last] - left[first:last] + 1).sum()
+        worths = np.empty(offset)
+        _relax(a, row, sums, kappa, edges, bonus, left, right, first, last, best, worths)
+        for i in range(last - 1, first - 1, -1):
+            r, x = row + i + 1.0, edges[left[i]]
+            edge, record = rest[after], -np.inf
+            lowest, highest = count, 0
+            for k in range(right[i], left[i] - 1, -1):
+                c = edges[k]
+                behind = rest[k] if k >= after else edge  # the best worth of the rows behind this one
+                offset -= 1
+                if worths[offset] + behind >= target:
+                    lowest, highest = k, max(k, highest)
+                gain = sums[c] - sums[x] - (c - x) * (a[i] + kappa * r / ((r + x) * (r + c))) + bonus[k]
+                record = max(record, gain + behind)
+                rest[k] = record
+            after = left[i]
+            if lowest <= highest:
+                outside = lowest == 0 or bumps[lowest - 1] == 0.0
+                low[i] = max(low[i], edges[lowest] if outside else edges[lowest - 1] + 1)
+                outside = highest == count or bumps[highest] == 0.0
+                high[i] = min(high[i], edges[highest] if outside else edges[highest + 1] - 1)
+        last = first
+
+
+@compiled
+def _narrow(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    kappa: float,
+    low: NDArray[np.int32],
+    high: NDArray[np.int32],
+    detail: int,
+) -> int:
+    """Narrow every run of open rows, a problem of its own as the rows around it are settled; return the open cells."""
+    first = 0
+    for i in range(a.size + 1):
+        if i == a.size or low[i] == high[i]:
+            if first < i:
+                _narrow_run(a[first:i], first, b, sums, kappa, low[first:i], high[first:i], detail)
+            first = i + 1
+    return (high - low).sum()
+
+
+@compiled
+def _augment_down(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> int:
+    """Solves argmax_y F − weight·L for weight > 0 exactly; writes c_i to above and returns the cells left to the DP.
+
+    No pair that is right already is ever undone, so 0 ≤ c_i ≤ the prediction's c_i. This band is narrowed until that
+    helps no more, as a rule to a few cells in one round, and a dynamic programme solves what is left. Where rows alone
+    want other places than rows together, clamping leaves a wide band; then bounds narrow it, as long as they cost less
+    than the dynamic programme.
+    """
+    P, M = a.size, b.size
+    low = np.zeros(P, np.int32)
+    high = np.empty(P, np.int32)
+    count = 0
+    band = 0
+    for i in range(P):
+        while count < M and b[count] > a[i]:
+            count += 1
+        high[i] = count
+        band += count
+    sums = np.zeros(M + 1)
+    for j in range(M):
+        sums[j + 1] = sums[j] + b[j]
+    detail = _DETAIL
+    while band > 0:
+        rest = _clamp(a, b, sums, kappa, low, high)
+        settled = rest < P or 10 * rest > 9 * band
+        band = rest
+        if settled:
+            if band <= 2 * detail * (P + M):
+                break
+            rest = _narrow(a, b, sums, kappa, low, high, detail)
+            if 2 * rest > band:
+                detail *= 4
+            band = rest
+    _solve_band(a, b, kappa, low, high, above)
+    return band
+
+
+@compiled
+def _average_ties(values: NDArray[np.float64], counts: NDArray[np.float64]) -> None:  # [n], [n]
+    """Give items of one class and one score the mean of their counts, so that the order of the input cannot matter."""
+    start = 0
+    for k in range(1, values.size + 1):
+        if k < values.size and values[k] == values[start]:
+            continue
+        if k - start > 1:
+            counts[start:k] = counts[start:k].mean()
+        start = k
+
+
+@compiled
+def _add_output(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    weight: float,
+    sign: float,
+    above: NDArray[np.int32],  # [P] scratch
+    counts: NDArray[np.float64],  # [P + M]
+) -> float:
+    """Add sign·PM·features of argmax F + weight·L to counts; return its loss."""
+    P, M = a.size, b.size
+    if weight == 0.0:
+        return _infer(a, b, sign, counts)
+    if weight == TRUTH:
+        above[:] = 0
+    elif weight > 0.0:
+        _augment_up(a, b, weight * M / 2.0, above)
+    else:
+        _augment_down(a, b, -weight * M / 2.0, above)
+    precision = 0.0
+    i = 0
+    for j in range(M):
+        while i < P and above[i] <= j:
+            i += 1
+        counts[P + j] += sign * (P - 2 * i)
+    for i in range(P):
+        counts[i] += sign * (M - 2 * above[i])
+        precision += (i + 1.0) / (i + 1.0 + above[i])
+    return 1.0 - precision / P
+
+
+@compiled
+def average_precision_contrast(
+    keys: NDArray[np.int64],  # [B, N] sorted
+    exact: NDArray[np.float64],  # [B, N] the scores, or [0, 0] where float32 holds them
+    away: float,
+    toward: float,
+    scale: float,
+    gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
+    value: NDArray[np.float64],  # [B] zeros; gets scale·((F + away·L)(y_away) − (F + toward·L)(y_toward))
+) -> None:
+    """Contrast argmax F + away·L with argmax F + toward·L in every list; one without a pair is left at zero.
+
+    For toward = NOTHING, write the features of the one output times scale, and its loss for the value.
+    """
+    B, N = keys.shape
+    values = np.empty(N)
+    order = np.empty(N, np.int64)
+    counts = np.empty(N)
+    above = np.empty(N, np.int32)
+    bits = np.empty(1, np.int32)
+    seen = bits.view(np.float32)
+    for k in range(B):
+        P = np.searchsorted(keys[k], 1 << 62)
+        n = np.searchsorted(keys[k], _MASKED)
+        M = n - P
+        if P == 0 or M == 0:
+            continue
+        if exact.size:
+            for m in range(n):
+                order[m] = keys[k, m] & _INDEX
+                values[m] = exact[k, order[m]]
+            _order_exactly(values[:n], order[:n], keys[k, :n])
+        else:
+            for m in range(n):
+                key = keys[k, m]
+                descending = (key >> INDEX_BITS) & _BITS
+                bits[0] = 0x7FFFFFFF - descending if descending <= 0x7FFFFFFF else descending - (1 << 32)
+                values[m] = seen[0]
+                order[m] = key & _INDEX
+        a, b = values[:P], values[P:n]
+        counts[:n] = 0.0
+        loss = _add_output(a, b, away, 1.0, above[:P], counts)
+        weighted = away * loss if away != TRUTH else 0.0
+        if toward != NOTHING:
+            toward_loss = _add_output(a, b, toward, -1.0, above[:P], counts)
+            weighted -= toward * toward_loss if toward != TRUTH else 0.0
+        _average_ties(a, counts[:P])
+        _average_ties(b, counts[P:n])
+        score = 0.0
+        for m in range(n):
+            share = counts[m] / P / M
+            gradient[k, order[m]] = scale * share
+            score += share * (values[m] - values[0])  # counts sum to zero: a shift of all scores changes nothing
+        value[k] = scale * (score + weighted) if toward != NOTHING else loss

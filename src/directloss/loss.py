@@ -1,0 +1,108 @@
+"""Losses: a task and an update become one number to minimise. The only code that meets autograd.
+
+A loss is locally linear in the scores, so its graph is one dot product with the gradient that the task gives. Plain
+operations keep it at home in compile, vmap, torch.func and double backward, and cost less than an autograd.Function.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .checks import check_lists, check_reduction, check_scored
+from .task import Task
+from .tasks.average_precision import AveragePrecision
+from .update import PositiveDirect, Update
+
+__all__ = ["AveragePrecisionLoss", "StructuredLoss", "average_precision_loss", "direct_loss", "structured_loss"]
+
+
+def structured_loss(
+    task: Task, update: Update, scores: Tensor, target: Tensor, mask: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The loss of an update on a task; see `StructuredLoss`."""
+    check_reduction(reduction)
+    check_lists(scores, target, mask)
+    if scores.dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled(scores.device.type):
+        scores = scores.float()  # as torch's own losses do
+    contrast = task.contrast(scores.detach(), target, update.row, mask)
+    values = torch.linalg.vecdot(scores.to(contrast.gradient.dtype), contrast.gradient)  # for the graph
+    values.detach().copy_(contrast.value)  # for the value: exact, and not NaN where a masked item is
+    values = values.to(scores.dtype)
+    if reduction == "none" or values.dim() == 0:
+        return values
+    if reduction == "sum":
+        return values.sum()
+    return values.sum() / task.counted(target, mask).sum().clamp(min=1)
+
+
+class StructuredLoss(nn.Module):
+    """Train on the task loss itself.
+
+    Args:
+        task: what is predicted and what it costs, e.g. `AveragePrecision()`.
+        update: which two outputs are contrasted, e.g. `PositiveDirect(epsilon=1.0)`.
+        reduction: "mean" over the lists that count, "sum", or "none" for one value per list.
+
+    Call it with scores (..., items), raw, of any floating-point type; target, bool, int or float in {0, 1}; and
+    optionally mask, True where an item is valid. The value is the function whose gradient this is; for the direct
+    updates the ramp loss, which brackets the metric: negative ≤ task loss of the prediction ≤ positive.
+
+    >>> loss = StructuredLoss(AveragePrecision(), PositiveDirect(epsilon=1.0))
+    >>> scores = torch.tensor([2.0, 1.0, 0.0], requires_grad=True)
+    >>> value = loss(scores, torch.tensor([0, 1, 1]))
+    >>> value
+    tensor(0.4167, grad_fn=<...>)
+    """
+
+    def __init__(self, task: Task, update: Update, reduction: str = "mean") -> None:
+        super().__init__()
+        self.task = task
+        self.update = update
+        self.reduction = check_reduction(reduction)
+
+    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+        return structured_loss(self.task, self.update, scores, target, mask, self.reduction)
+
+    def extra_repr(self) -> str:
+        return f"task={self.task}, update={self.update}, reduction={self.reduction!r}"
+
+
+class AveragePrecisionLoss(StructuredLoss):
+    """`StructuredLoss` on `AveragePrecision`: the front door."""
+
+    def __init__(self, update: Update = PositiveDirect(1.0), reduction: str = "mean") -> None:
+        super().__init__(AveragePrecision(), update, reduction)
+
+
+def average_precision_loss(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    update: Update = PositiveDirect(1.0),
+    mask: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The functional form of `AveragePrecisionLoss`."""
+    return structured_loss(AveragePrecision(), update, scores, target, mask, reduction)
+
+
+def direct_loss(away: Sequence[Any], toward: Sequence[Any], update: Update, reduction: str = "mean") -> Tensor:
+    """The loss of an update for a score that is no linear function of one score tensor.
+
+    You run both inferences yourself, score the two outputs with the network, and pass for each a pair (score, task
+    loss), one value per example. Only the scores are differentiated: this is the paper's theorem for any F(x, y, w).
+    For `PositiveDirect(epsilon)`, away is y_direct = argmax F + εL and toward is y_w = argmax F.
+
+    >>> F_direct = torch.tensor([1.5], requires_grad=True)
+    >>> F_predicted = torch.tensor([1.7], requires_grad=True)
+    >>> direct_loss((F_direct, 1.0), (F_predicted, 0.0), PositiveDirect(epsilon=0.5)).backward()
+    >>> F_direct.grad, F_predicted.grad
+    (tensor([2.]), tensor([-2.]))
+    """
+    check_reduction(reduction)
+    away_score, away_loss = check_scored("away", away)
+    toward_score, toward_loss = check_scored("toward", toward)
+    values = update.row.value(away_score - toward_score, away_loss, toward_loss)
+    return {"mean": values.mean, "sum": values.sum, "none": values.clone}[reduction]()

@@ -1,0 +1,39 @@
+"""What all tests share: one hypothesis profile, the members that every law is tried on, and how lists are drawn."""
+
+import hypothesis
+import torch
+from hypothesis import strategies
+
+from directloss import TASKS, CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect
+
+hypothesis.settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("default")
+
+UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1.3), Perceptron()]
+MEMBERS = [(task(), update) for task in TASKS.values() for update in UPDATES]
+
+
+@strategies.composite
+def lists(draw, longest: int = 12, ties: bool = True):
+    """Scores and target of one list, float64; scores with ties, heavy tails, and ranges up to 1e6."""
+    items = draw(strategies.integers(1, longest))
+    generator = torch.Generator().manual_seed(draw(strategies.integers(0, 2**32)))
+    scores = torch.randn(items, generator=generator, dtype=torch.float64)
+    kinds = ["normal", "heavy", "wide", "far"] + (["tied", "constant"] if ties else [])
+    match draw(strategies.sampled_from(kinds)):
+        case "heavy":
+            scores = scores / torch.rand(items, generator=generator, dtype=torch.float64)
+        case "wide":
+            scores = scores * 1e6
+        case "far":
+            scores = scores + 1e3
+        case "tied":
+            scores = scores.round()
+        case "constant":
+            scores = torch.zeros_like(scores)
+    share = draw(strategies.sampled_from([0.1, 0.5, 0.9]))
+    return scores, torch.rand(items, generator=generator) < share
+
+
+def epsilons():
+    return strategies.floats(-3, 3).map(lambda exponent: 10.0**exponent)

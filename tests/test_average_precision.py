@@ -1,0 +1,226 @@
+"""The oracles of average precision are exact: against enumeration, against the paper's programme, against scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import epsilons, lists
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
+
+from directloss import AveragePrecision, average_precision_loss
+from directloss.kernels import average_precision as kernels
+from directloss.kernels.average_precision_reference import (
+    average_precision_objective,
+    average_precision_reference,
+)
+
+TASK = AveragePrecision()
+
+
+@given(lists(longest=6), epsilons(), st.sampled_from([1, -1]))
+@settings(max_examples=300)
+def test_augmented_output_attains_enumerated_maximum(problem, epsilon, sign):
+    scores, target = problem
+    weight = sign * epsilon
+    every = TASK.outputs(target)
+    best = ((every.features * scores).sum(-1) + weight * every.loss).max()
+    output = TASK.infer_augmented(scores, target, weight)
+    value = (output.features * scores).sum() + weight * output.loss
+    assert abs(value - best) <= 1e-10 * (1 + scores.abs().max() + epsilon)
+
+
+@given(lists(longest=6), epsilons(), st.sampled_from([1, -1]))
+@settings(max_examples=200)
+def test_reference_attains_enumerated_maximum(problem, epsilon, sign):
+    scores, target = problem
+    if target.all() or not target.any():
+        return
+    weight = sign * epsilon
+    every = TASK.outputs(target)
+    best = ((every.features * scores).sum(-1) + weight * every.loss).max().item()
+    a, b = descending(scores[target]), descending(scores[~target])
+    value = average_precision_objective(a, b, average_precision_reference(a, b, weight), weight)
+    assert value == pytest.approx(best, abs=1e-10 * (1 + scores.abs().max().item() + epsilon))
+
+
+def descending(scores):
+    return np.sort(np.asarray(scores, np.float64))[::-1].copy()
+
+
+DISTRIBUTIONS = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "heavy": lambda rng, n: rng.standard_cauchy(n),
+    "tied": lambda rng, n: rng.integers(-3, 4, n).astype(float),
+    "wide": lambda rng, n: 1e6 * rng.normal(size=n),
+    "lognormal": lambda rng, n: np.exp(2 * rng.normal(size=n)),
+    "constant": lambda rng, n: np.zeros(n),
+}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("P", "M"), [(1, 700), (700, 1), (60, 400), (400, 60), (300, 300)])
+def test_fast_oracle_attains_the_value_of_the_reference(P, M, sign):
+    rng = np.random.default_rng(P)
+    for positives in DISTRIBUTIONS.values():
+        for negatives in DISTRIBUTIONS.values():
+            for exponent in range(-3, 4):
+                a = descending(positives(rng, P) - rng.integers(0, 4))
+                b = descending(negatives(rng, M))
+                epsilon = 10.0**exponent
+                check_against_reference(a, b, sign * epsilon)
+
+
+def check_against_reference(a, b, weight):
+    above = np.empty(a.size, np.int32)
+    solve = kernels._augment_up if weight > 0 else kernels._augment_down
+    solve(a, b, abs(weight) * b.size / 2, above)
+    assert (np.diff(above) >= 0).all()
+    assert above.min() >= 0
+    assert above.max() <= b.size
+    best = average_precision_objective(a, b, average_precision_reference(a, b, weight), weight)
+    value = average_precision_objective(a, b, above.astype(np.int64), weight)
+    assert value == pytest.approx(best, abs=1e-10 * (np.abs(a).max() + np.abs(b).max() + abs(weight)))
+
+
+@given(lists(longest=40), epsilons(), st.integers(0, 8), st.integers(1, 3))
+@settings(max_examples=300)
+def test_narrowing_keeps_an_optimal_staircase(problem, epsilon, detail, rounds):
+    """On bands so small that the default path would leave them to the dynamic programme."""
+    scores, target = problem
+    if target.all() or not target.any():
+        return
+    a, b = descending(scores[target]), descending(scores[~target])
+    kappa = epsilon * b.size / 2
+    low, sums = np.zeros(a.size, np.int32), np.concatenate(([0.0], np.cumsum(b)))
+    high = np.array([(b > value).sum() for value in a], np.int32)
+    above = np.empty(a.size, np.int32)
+    for _ in range(rounds):
+        kernels._narrow(a, b, sums, kappa, low, high, detail)
+        assert (low <= high).all()
+    kernels._solve_band(a, b, kappa, low, high, above)
+    best = average_precision_objective(a, b, average_precision_reference(a, b, -epsilon), -epsilon)
+    value = average_precision_objective(a, b, above.astype(np.int64), -epsilon)
+    assert value == pytest.approx(best, abs=1e-10 * (np.abs(a).max() + np.abs(b).max() + epsilon))
+
+
+def test_band_cut_into_blocks_gives_the_same_staircase(monkeypatch):
+    rng = np.random.default_rng(0)
+    a, b = descending(rng.normal(size=300) - 1), descending(rng.normal(size=400))
+    low, high = np.zeros(300, np.int32), np.full(300, 400, np.int32)
+    whole, blocks = np.empty(300, np.int32), np.empty(300, np.int32)
+    kernels._solve_band(a, b, 100.0, low, high, whole)
+    monkeypatch.setattr(kernels, "_BLOCK_CELLS", 1)
+    for name in ("_advance", "_solve_band"):
+        monkeypatch.setattr(kernels, name, getattr(kernels, name).py_func)
+    kernels._solve_band(a, b, 100.0, low, high, blocks)  # uncompiled: compiled code has its constants inside
+    assert (whole == blocks).all()
+
+
+HARD = {  # rows alone want other places than rows together: clamping alone leaves a band of about P·M cells
+    "constant, lognormal": (0.5, lambda rng, n: np.zeros(n), lambda rng, n: np.exp(2 * rng.normal(size=n)), 10),
+    "below, heavy": (0.2, lambda rng, n: np.full(n, -3.0), lambda rng, n: rng.standard_cauchy(n), 10),
+    "below, two clusters": (
+        0.5,
+        lambda rng, n: rng.random(n) - 3,
+        lambda rng, n: rng.normal(size=n) + 100 * (rng.random(n) < 0.5),
+        100,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_negative_oracle_leaves_few_cells_to_the_dynamic_programme(case):
+    share, positives, negatives, epsilon = HARD[case]
+    rng = np.random.default_rng(0)
+    P = int(20_000 * share)
+    a, b = descending(positives(rng, P)), descending(negatives(rng, 20_000 - P))
+    above = np.empty(P, np.int32)
+    cells = kernels._augment_down(a, b, epsilon * b.size / 2, above)
+    assert cells <= 32 * 20_000
+    best = average_precision_objective(a, b, average_precision_reference(a, b, -epsilon), -epsilon)
+    value = average_precision_objective(a, b, above.astype(np.int64), -epsilon)
+    assert value == pytest.approx(best, abs=1e-10 * (np.abs(a).max() + np.abs(b).max() + epsilon))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_long_list_attains_the_value_of_the_reference(sign):
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=20_000)
+    target = rng.random(20_000) < 0.2
+    for epsilon in (1e-2, 1.0, 1e2):
+        check_against_reference(descending(scores[target]), descending(scores[~target]), sign * epsilon)
+
+
+@given(lists(longest=30))
+@settings(max_examples=300)
+def test_loss_of_prediction_is_that_of_scikit_learn(problem):
+    scores, target = problem
+    if target.all() or not target.any():
+        return
+    assert TASK.infer(scores, target).loss.item() == pytest.approx(
+        1 - average_precision_score(target.numpy(), scores.numpy()), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_every_type_decides_like_float64(dtype):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn((50, 30), generator=generator).to(dtype)
+    target = torch.rand((50, 30), generator=generator) < 0.3
+    for weight in (0.5, -0.5):
+        half, double = (TASK.infer_augmented(s, target, weight) for s in (scores, scores.double()))
+        torch.testing.assert_close(half.features, double.features.float())
+        torch.testing.assert_close(half.loss, double.loss.float())
+
+
+def test_float64_scores_that_float32_cannot_tell_apart_are_ranked_exactly():
+    generator = torch.Generator().manual_seed(0)
+    scores = 1 + 1e-12 * torch.randperm(200, generator=generator).double()
+    target = torch.rand(200, generator=generator) < 0.4
+    ranks = scores.argsort().argsort().double()
+    assert len(scores.float().unique()) == 1
+    torch.testing.assert_close(TASK.infer(scores, target), TASK.infer(ranks, target))
+    torch.testing.assert_close(
+        TASK.infer_augmented(scores * 1e12, target, 30.0).loss, TASK.infer_augmented(ranks, target, 30.0).loss
+    )
+
+
+def test_large_float64_scores_are_ranked_beyond_the_range_of_float32():
+    scores = torch.tensor([1e200, -1e200, 3e200, 2e200, 0.0], dtype=torch.float64)
+    target = torch.tensor([1, 0, 1, 0, 1])
+    assert TASK.infer(scores, target).loss.item() == pytest.approx(
+        1 - average_precision_score(target.numpy(), scores.numpy())
+    )
+
+
+def test_signed_zeros_tie():
+    output = TASK.infer(torch.tensor([0.0, -0.0]), torch.tensor([1, 0]))
+    assert output.features.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("scores", "target", "loss"),
+    [
+        ([3.0, 2.0, 1.0, 0.0], [1, 1, 0, 0], 0.0),  # perfect
+        ([0.0, 1.0, 2.0, 3.0], [1, 1, 0, 0], 1 - (1 / 3 + 2 / 4) / 2),  # reversed
+        ([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 0], 1 - 1 / 2),  # one positive
+        ([0.0, 0.0, 0.0, 0.0], [1, 1, 0, 0], 1 - 2 / 4),  # all tied
+        ([0.0, 1.0, 2.0, 3.0], [1, 1, 1, 1], 0.0),  # all positive
+    ],
+)
+def test_known_answers(scores, target, loss):
+    scores, target = torch.tensor(scores), torch.tensor(target)
+    assert TASK.infer(scores, target).loss.item() == pytest.approx(loss)
+    assert TASK.truth(scores, target).loss.item() == 0
+
+
+@given(lists(longest=8), epsilons(), st.floats(-1e3, 1e3))
+def test_shifting_all_scores_changes_nothing(problem, epsilon, shift):
+    scores, target = problem
+    scores = scores.clamp(-1e3, 1e3).round(decimals=2)
+    shift = round(shift)
+    before, after = (TASK.infer_augmented(s, target, epsilon).loss for s in (scores, scores + shift))
+    value, shifted = (average_precision_loss(s, target) for s in (scores, scores + shift))
+    torch.testing.assert_close(value, shifted, rtol=0, atol=1e-9)
+    assert before.shape == after.shape
