@@ -24,28 +24,30 @@ from directloss import (
     structured_loss,
 )
 
-OFFSET = torch.tensor([0.6, -0.2, 0.1, -0.9], dtype=torch.float64)
-SLOPE = torch.tensor([0.5, -0.8, 1.1, 0.2], dtype=torch.float64)
+OFFSET = torch.tensor([[0.3, 0.9], [-0.4, 0.1], [0.2, -0.8], [-0.1, -0.3]], dtype=torch.float64)
+SLOPE = torch.tensor([[1.2, 0.0], [-0.9, 0.0], [-0.5, 0.0], [0.6, 0.0]], dtype=torch.float64)
 TARGET = torch.tensor([True, True, False, False])
 
 
 def inputs(z: Tensor) -> Tensor:
-    return OFFSET + SLOPE * z.unsqueeze(-1)
+    """Four items with two features each, of which the first moves with z."""
+    return OFFSET + SLOPE * z[..., None, None]
 
 
 def linear(w: Tensor, x: Tensor) -> Tensor:
-    return w[0] * x + w[1] * (x**2 / 4) + w[2] * torch.sin(x)
+    return w[0] * x[..., 0] + w[1] * x[..., 1] + w[2] * x[..., 0] * x[..., 1]
 
 
 def network(w: Tensor, x: Tensor) -> Tensor:
-    hidden = torch.tanh(x.unsqueeze(-1) * w[:3] + w[3:6])
-    return torch.tanh(hidden @ w[6:9]) + hidden @ w[9:12]
+    hidden = torch.tanh(x @ w[:6].view(2, 3) + w[6:9])
+    return torch.tanh(hidden @ w[9:12]) + hidden @ w[12:15]
 
 
-MODELS = {
-    "linear": (linear, torch.tensor([1.0, -0.7, 0.8], dtype=torch.float64)),
-    "network": (network, torch.randn(12, generator=torch.Generator().manual_seed(4), dtype=torch.float64)),
-}
+def parameters(count: int, seed: int) -> Tensor:
+    return 1.5 * torch.randn(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+MODELS = {"linear": (linear, parameters(3, seed=2)), "network": (network, parameters(15, seed=19))}
 TASKS = [AveragePrecision(), ZeroOne()]
 
 

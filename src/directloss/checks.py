@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "check_alike",
     "check_binary",
     "check_finite",
     "check_lists",
@@ -135,3 +136,12 @@ def check_scored(name: str, scored: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
             "both must have one value per example."
         )
     return score, loss
+
+
+def check_alike(away: Tensor, toward: Tensor) -> None:
+    """The scores of two outputs have one shape."""
+    if away.shape != toward.shape:
+        raise ValueError(
+            f"away has scores of shape {tuple(away.shape)} but toward of shape {tuple(toward.shape)}; both must have "
+            "one value per example."
+        )

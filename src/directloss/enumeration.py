@@ -53,12 +53,11 @@ def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int =
     """
     generator = torch.Generator().manual_seed(seed)
     for problem in _problems(problems, longest, generator):
+        _check_losses(task, problem)
+        _check_batch(task, problem, generator)
         outputs = task.outputs(problem.target)
         exhaustive = outputs is not None
-        if outputs is None:
-            outputs = _sampled_outputs(task, problem, generator)
-        _check_oracles(task, problem, outputs, exhaustive)
-        _check_batch(task, problem, generator)
+        _check_optimal(task, problem, outputs or _sampled_outputs(task, problem, generator), exhaustive)
         _check_mask(task, problem, generator)
         if task.exchangeable:
             _check_permutation(task, problem, generator)
@@ -107,7 +106,7 @@ def _fail(task: Task, oracle: str, law: str, problem: _Problem) -> None:
     raise TaskError(f"{type(task).__name__}.{oracle} {law}\n{problem}")
 
 
-def _check_oracles(task: Task, problem: _Problem, outputs: Output, exhaustive: bool) -> None:
+def _check_losses(task: Task, problem: _Problem) -> None:
     for oracle, call in _oracles(task, problem.weight).items():
         got = call(problem.scores, problem.target)
         if got.features.shape != problem.scores.shape or got.loss.shape != ():
@@ -117,11 +116,15 @@ def _check_oracles(task: Task, problem: _Problem, outputs: Output, exhaustive: b
         loss = got.loss.item()
         if not -TOLERANCE <= loss <= 1 + TOLERANCE:
             _fail(task, oracle, f"must give a loss in [0, 1], but gives {loss}.", problem)
-        if oracle == "truth":
-            if abs(loss) > TOLERANCE:
-                _fail(task, oracle, f"must have loss 0, but has {loss}.", problem)
-            continue
-        weight = problem.weight if oracle == "infer_augmented" else 0.0
+        if oracle == "truth" and abs(loss) > TOLERANCE:
+            _fail(task, oracle, f"must have loss 0, but has {loss}.", problem)
+
+
+def _check_optimal(task: Task, problem: _Problem, outputs: Output, exhaustive: bool) -> None:
+    oracles = _oracles(task, problem.weight)
+    for oracle, weight in (("infer", 0.0), ("infer_augmented", problem.weight)):
+        got = oracles[oracle](problem.scores, problem.target)
+        loss = got.loss.item()
         value = problem.objective(got, weight).item()
         values = problem.objective(outputs, weight)
         best = int(values.argmax())
@@ -150,6 +153,9 @@ def _check_batch(task: Task, problem: _Problem, generator: torch.Generator) -> N
     target = torch.stack([problem.target, torch.rand(problem.target.shape, generator=generator) < 0.5])
     for oracle, call in _oracles(task, problem.weight).items():
         whole = call(scores.unsqueeze(1), target.unsqueeze(1))
+        if whole.features.shape != (2, 1, len(problem.scores)) or whole.loss.shape != (2, 1):
+            shapes = f"features of shape {tuple(whole.features.shape)} and losses of shape {tuple(whole.loss.shape)}"
+            _fail(task, oracle, f"gives {shapes} for scores of shape {(2, 1, len(problem.scores))}.", problem)
         for k in range(2):
             alone = call(scores[k], target[k])
             part = Output(whole.features[k, 0], whole.loss[k, 0])

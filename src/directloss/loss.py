@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .checks import check_lists, check_reduction, check_scored
+from .checks import check_alike, check_lists, check_reduction, check_scored
 from .task import Task
 from .tasks.average_precision import AveragePrecision
 from .update import PositiveDirect, Update
@@ -34,7 +34,7 @@ def structured_loss(
         return values
     if reduction == "sum":
         return values.sum()
-    return values.sum() / task.counted(target, mask).sum().clamp(min=1)
+    return values.sum() / contrast.counted.sum().clamp(min=1)
 
 
 class StructuredLoss(nn.Module):
@@ -104,5 +104,6 @@ def direct_loss(away: Sequence[Any], toward: Sequence[Any], update: Update, redu
     check_reduction(reduction)
     away_score, away_loss = check_scored("away", away)
     toward_score, toward_loss = check_scored("toward", toward)
+    check_alike(away_score, toward_score)
     values = update.row.value(away_score - toward_score, away_loss, toward_loss)
     return {"mean": values.mean, "sum": values.sum, "none": values.clone}[reduction]()

@@ -31,9 +31,7 @@ def operator(
         host = function(scores.cpu(), target.cpu(), None if mask is None else mask.cpu(), *numbers)
         return tuple(tensor.to(device) for tensor in host)
 
-    def batched(
-        info: Any, dims: tuple[int | None, ...], *arguments: Any
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    def batched(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         tensors = [
             value
             if value is None

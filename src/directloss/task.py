@@ -33,6 +33,8 @@ class Contrast(NamedTuple):
     """scale·(features(away) − features(toward)): the shape of scores."""
     value: Tensor
     """What it is the gradient of: the shape of the batch dimensions, float64."""
+    counted: Tensor
+    """Which lists enter a mean: the shape of the batch dimensions, bool."""
 
 
 class Task(ABC):
@@ -65,19 +67,17 @@ class Task(ABC):
         """
         return None
 
-    def counted(self, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Which lists enter a mean: those with a valid item."""
-        valid = torch.ones_like(target, dtype=torch.bool) if mask is None else mask
-        return valid.any(-1)
-
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
-        """Contrast the two outputs of an update. A task whose outputs share work, as sorting, may do it once here."""
+        """Contrast the two outputs of an update; lists with a valid item count.
+
+        A task whose outputs share work, as sorting, or that counts fewer lists, says so here.
+        """
         scores, target, mask = valid_lists(scores, target, mask)
         away = self._output(row.away, scores, target, mask)
         toward = self._output(row.toward, scores, target, mask)
         features = away.features - toward.features
         score = (scores * features).sum(-1)
-        return Contrast(row.scale * features, row.value(score, away.loss, toward.loss))
+        return Contrast(row.scale * features, row.value(score, away.loss, toward.loss), mask.any(-1))
 
     def _output(self, weight: float, scores: Tensor, target: Tensor, mask: Tensor) -> Output:
         if weight == 0:

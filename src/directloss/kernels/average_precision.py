@@ -60,79 +60,95 @@ def average_precision_pack(
 
 
 @compiled
-def _order_exactly(values: NDArray[np.float64], order: NDArray[np.int64], keys: NDArray[np.int64]) -> None:  # [n] each
-    """Sort values in descending order, and order with them; their float32 roundings, the keys, are sorted already."""
+def _unpack(keys: NDArray[np.int64], values: NDArray[np.float64], bits: NDArray[np.int32]) -> None:  # [n], [n], [n]
+    """Write the float32 scores of the keys to values; bits is scratch."""
+    for m in range(keys.size):
+        descending = (keys[m] >> INDEX_BITS) & _BITS
+        bits[m] = 0x7FFFFFFF - descending if descending <= 0x7FFFFFFF else descending - (1 << 32)
+    values[:] = bits.view(np.float32)
+
+
+@compiled
+def _unpack_exactly(keys: NDArray[np.int64], exact: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+    """Write the float64 scores of the keys to values, and sort both where float32 could not tell scores apart."""
+    for m in range(keys.size):
+        values[m] = exact[keys[m] & _INDEX]
     start = 0
-    for k in range(1, values.size + 1):
-        if k < values.size and (keys[k] >> INDEX_BITS) == (keys[start] >> INDEX_BITS):
+    for m in range(1, keys.size + 1):
+        if m < keys.size and (keys[m] >> INDEX_BITS) == (keys[start] >> INDEX_BITS):
             continue
-        if k - start > 1:
-            by_value = np.argsort(-values[start:k], kind="mergesort")
-            values[start:k] = values[start:k][by_value]
-            order[start:k] = order[start:k][by_value]
-        start = k
+        if m - start > 1:
+            by_value = np.argsort(-values[start:m], kind="mergesort")
+            values[start:m] = values[start:m][by_value]
+            keys[start:m] = keys[start:m][by_value]
+        start = m
 
 
 @compiled
 def _infer(a: NDArray[np.float64], b: NDArray[np.float64], sign: float, counts: NDArray[np.float64]) -> float:
-    """Solves argmax_y F; a tied pair is neither above nor below. Adds sign·PM·features to counts, returns the loss."""
+    """Solves argmax_y F; a tied pair is neither above nor below. Adds sign·PM·features to counts, returns the loss.
+
+    Merges both classes, one group of equal scores after the other.
+    """
     P, M = a.size, b.size
-    strictly, weakly = 0, 0  # negatives above, and above or tied
-    i, precision = 0, 0.0
+    i = j = 0
+    precision = 0.0
     while i < P:
-        end = i + 1
-        while end < P and a[end] == a[i]:
-            end += 1
-        while strictly < M and b[strictly] > a[i]:
-            strictly += 1
-        weakly = max(weakly, strictly)
-        while weakly < M and b[weakly] >= a[i]:
-            weakly += 1
-        precision += (end - i) * (end / (end + weakly))  # a tied group shares the precision at its end
-        for k in range(i, end):
-            counts[k] += sign * (M - strictly - weakly)
-        i = end
-    strictly, weakly = 0, 0  # positives above, and above or tied
-    for j in range(M):
-        while strictly < P and a[strictly] > b[j]:
-            strictly += 1
-        weakly = max(weakly, strictly)
-        while weakly < P and a[weakly] >= b[j]:
-            weakly += 1
-        counts[P + j] += sign * (P - strictly - weakly)
+        score = a[i]
+        while j < M and b[j] > score:
+            counts[P + j] += sign * (P - 2 * i)
+            j += 1
+        above, first = j, i
+        while i < P and a[i] == score:
+            i += 1
+        while j < M and b[j] == score:
+            counts[P + j] += sign * (P - first - i)
+            j += 1
+        for k in range(first, i):
+            counts[k] += sign * (M - above - j)
+        precision += (i - first) * (i / (i + j))  # a tied group shares the precision at its end
+    for k in range(j, M):
+        counts[P + k] -= sign * P
     return 1.0 - precision / P
 
 
 @compiled
-def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> None:
-    """Solves argmax_y F + weight·L for weight > 0 exactly in O(P log M + M); writes c_i to above.
+def _place_by_halves(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    kappa: float,
+    first: int,
+    last: int,
+    low: int,
+    high: int,
+    above: NDArray[np.int32],
+) -> None:
+    """Place negatives first to last within low ≤ p_j ≤ high by divide and conquer, counting them in above[p_j].
 
-    D_i(c) falls in c for every i. So g_j(i) = Σ_{i' > i} D_{i'}(j), the worth of putting negative j below exactly i
-    positives, has increasing differences, its largest maximiser p_j rises with j, and negatives may be placed one by
-    one. Divide and conquer: the middle negative scans its range of i once; those before it keep the lower part of the
-    range, those behind it the upper part.
+    The middle one scans its range once; those before it keep the lower part of the range, those behind it the upper.
     """
-    P, M = a.size, b.size
     stack = np.empty((64, 4), np.int64)
-    stack[0] = 0, M, 0, P
+    stack[0] = first, last, low, high
     top = 1
-    above[:] = 0  # first: how many negatives are put directly above positive i
     while top > 0:
         top -= 1
         first, last, low, high = stack[top]
         if low == high:
-            if low < P:
+            if low < a.size:
                 above[low] += last - first
             continue
         j = (first + last) // 2
         gain, best, place = 0.0, 0.0, high
         for i in range(high, low, -1):
             x = i + j + 1.0
-            gain += b[j] - a[i - 1] + kappa * i / ((x - 1.0) * x)
+            worth = b[j] - a[i - 1] + kappa * i / ((x - 1.0) * x)
+            gain += worth
             if gain > best:
                 best = gain
                 place = i - 1
-        if place < P:
+            elif worth < 0.0 and i <= j:  # from here on D only falls
+                break
+        if place < a.size:
             above[place] += 1
         if first < j:
             stack[top] = first, j, low, place
@@ -140,6 +156,41 @@ def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, ab
         if j + 1 < last:
             stack[top] = j + 1, last, place, high
             top += 1
+
+
+@compiled
+def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> None:
+    """Solves argmax_y F + weight·L for weight > 0 exactly in O(P log P + M); writes c_i to above.
+
+    D_i(c) falls in c for every i. So g_j(i) = Σ_{i' > i} D_{i'}(j), the worth of putting negative j below exactly i
+    positives, has increasing differences, its largest maximiser p_j rises with j, and negatives may be placed one by
+    one. Positives with a_i ≤ b_j always go below j. Where those above, q of them, are no more than c, K(i, c) and with
+    it D_i(c) rises in i ≤ c; so p_j is the number of i with D_i(c) ≤ 0, and a sweep finds it. Runs of other negatives,
+    near the top of a good ranking, are placed by divide and conquer.
+    """
+    P, M = a.size, b.size
+    above[:] = 0  # first: how many negatives are put directly above positive i
+    i = j = q = 0
+    while j < M and i < P:
+        while q < P and a[q] > b[j]:
+            q += 1
+        if q <= j + 1:
+            while i < q:
+                x = i + j + 2.0
+                if (b[j] - a[i]) * ((x - 1.0) * x) + kappa * (i + 1.0) > 0.0:  # D > 0, without the division
+                    break
+                i += 1
+            if i < P:
+                above[i] += 1
+            j += 1
+        else:
+            first, reach = j, q
+            while j < M and q > j + 1:
+                reach = q
+                j += 1
+                while j < M and q < P and a[q] > b[j]:
+                    q += 1
+            _place_by_halves(a, b, kappa, first, j, i, reach, above)
     for i in range(1, P):
         above[i] += above[i - 1]
 
@@ -509,6 +560,11 @@ def _augment_down(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, 
 @compiled
 def _average_ties(values: NDArray[np.float64], counts: NDArray[np.float64]) -> None:  # [n], [n]
     """Give items of one class and one score the mean of their counts, so that the order of the input cannot matter."""
+    tied = False
+    for k in range(1, values.size):
+        tied |= values[k] == values[k - 1]
+    if not tied:
+        return
     start = 0
     for k in range(1, values.size + 1):
         if k < values.size and values[k] == values[start]:
@@ -558,48 +614,43 @@ def average_precision_contrast(
     scale: float,
     gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
     value: NDArray[np.float64],  # [B] zeros; gets scale·((F + away·L)(y_away) − (F + toward·L)(y_toward))
+    counted: NDArray[np.bool_],  # [B] written: whether the list has a pair
+    values: NDArray[np.float64],  # [N] scratch, as are the next two
+    counts: NDArray[np.float64],  # [N]
+    scratch: NDArray[np.int32],  # [N]
 ) -> None:
     """Contrast argmax F + away·L with argmax F + toward·L in every list; one without a pair is left at zero.
 
     For toward = NOTHING, write the features of the one output times scale, and its loss for the value.
     """
-    B, N = keys.shape
-    values = np.empty(N)
-    order = np.empty(N, np.int64)
-    counts = np.empty(N)
-    above = np.empty(N, np.int32)
-    bits = np.empty(1, np.int32)
-    seen = bits.view(np.float32)
-    for k in range(B):
+    if keys.size == 0:
+        return
+    for k in range(keys.shape[0]):
         P = np.searchsorted(keys[k], 1 << 62)
-        n = np.searchsorted(keys[k], _MASKED)
+        n = keys.shape[1]
+        if keys[k, n - 1] == _MASKED:
+            n = np.searchsorted(keys[k], _MASKED)
         M = n - P
-        if P == 0 or M == 0:
+        counted[k] = P > 0 and M > 0
+        if not counted[k]:
             continue
         if exact.size:
-            for m in range(n):
-                order[m] = keys[k, m] & _INDEX
-                values[m] = exact[k, order[m]]
-            _order_exactly(values[:n], order[:n], keys[k, :n])
+            _unpack_exactly(keys[k, :n], exact[k], values[:n])
         else:
-            for m in range(n):
-                key = keys[k, m]
-                descending = (key >> INDEX_BITS) & _BITS
-                bits[0] = 0x7FFFFFFF - descending if descending <= 0x7FFFFFFF else descending - (1 << 32)
-                values[m] = seen[0]
-                order[m] = key & _INDEX
+            _unpack(keys[k, :n], values[:n], scratch[:n])
         a, b = values[:P], values[P:n]
+        above = scratch[:P]
         counts[:n] = 0.0
-        loss = _add_output(a, b, away, 1.0, above[:P], counts)
+        loss = _add_output(a, b, away, 1.0, above, counts)
         weighted = away * loss if away != TRUTH else 0.0
         if toward != NOTHING:
-            toward_loss = _add_output(a, b, toward, -1.0, above[:P], counts)
+            toward_loss = _add_output(a, b, toward, -1.0, above, counts)
             weighted -= toward * toward_loss if toward != TRUTH else 0.0
         _average_ties(a, counts[:P])
         _average_ties(b, counts[P:n])
+        share = 1.0 / (float(P) * M)
         score = 0.0
         for m in range(n):
-            share = counts[m] / P / M
-            gradient[k, order[m]] = scale * share
-            score += share * (values[m] - values[0])  # counts sum to zero: a shift of all scores changes nothing
-        value[k] = scale * (score + weighted) if toward != NOTHING else loss
+            gradient[k, keys[k, m] & _INDEX] = scale * share * counts[m]
+            score += counts[m] * (values[m] - values[0])  # counts sum to zero: a shift of all scores changes nothing
+        value[k] = scale * (share * score + weighted) if toward != NOTHING else loss

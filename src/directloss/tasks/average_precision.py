@@ -30,6 +30,7 @@ __all__ = ["AveragePrecision"]
 NOTHING = math.inf  # the weight that stands for no output: the other one alone
 ALL_VALID = np.empty((0, 0), np.bool_)
 NOT_NEEDED = np.empty((0, 0))
+CHUNK = 1 << 15  # items that are packed, sorted and solved while the cache holds them
 
 
 @cache
@@ -39,8 +40,11 @@ def _kernels() -> ModuleType:
 
 def _solve(
     scores: Tensor, target: Tensor, mask: Tensor | None, away: float, toward: float, scale: float
-) -> tuple[Tensor, Tensor]:
-    """Gradient and value of the update with this row; without toward, features and loss of its away output."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradient and value of the update with this row, and which lists count.
+
+    Without toward, features and loss of the away output.
+    """
     kernels = _kernels()
     check_binary(target, mask)
     batch, items = scores.shape[:-1], scores.shape[-1]
@@ -51,31 +55,37 @@ def _solve(
     bits = scores.to(torch.float32).numpy().view(np.int32).reshape(lists)
     positive = (target if target.dtype == torch.bool else target != 0).contiguous().numpy().reshape(lists)
     valid = mask.contiguous().numpy().reshape(lists) if mask is not None else ALL_VALID
-    keys = np.empty(lists, np.int64)
-    if not kernels.average_precision_pack(bits, positive, valid, keys):
-        check_finite(scores, mask)
-    keys.sort(axis=-1)
     double = scores.dtype == torch.float64
     exact = scores.numpy().reshape(lists) if double else NOT_NEEDED
     gradient = np.zeros(scores.shape, np.float64 if double else np.float32)
-    value = np.zeros(batch)
-    kernels.average_precision_contrast(
-        keys, exact, away, toward, scale, gradient.reshape(lists), value.reshape(-1)
-    )
-    return torch.from_numpy(gradient), torch.from_numpy(value)
+    value, counted = np.zeros(batch), np.zeros(batch, np.bool_)
+    outputs = gradient.reshape(lists), value.reshape(-1), counted.reshape(-1)
+    scratch = np.empty(items), np.empty(items), np.empty(items, np.int32)
+    rows = min(lists[0], max(1, CHUNK // max(items, 1)))
+    keys = np.empty((rows, items), np.int64)
+    for first in range(0, lists[0], max(rows, 1)):
+        part = slice(first, first + rows)
+        part_keys = keys[: lists[0] - first]
+        if not kernels.average_precision_pack(bits[part], positive[part], valid[part], part_keys):
+            check_finite(scores, mask)
+        part_keys.sort(axis=-1)
+        kernels.average_precision_contrast(
+            part_keys, exact[part], away, toward, scale, *(output[part] for output in outputs), *scratch
+        )
+    return torch.from_numpy(gradient), torch.from_numpy(value), torch.from_numpy(counted)
 
 
 def _fake_solve(
     scores: Tensor, target: Tensor, mask: Tensor | None, away: float, toward: float, scale: float
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
     value = scores.new_empty(scores.shape[:-1], dtype=torch.float64)
-    return scores.new_empty(scores.shape, dtype=dtype), value
+    return scores.new_empty(scores.shape, dtype=dtype), value, torch.empty_like(value, dtype=torch.bool)
 
 
 _average_precision = operator(
     "average_precision",
-    "(Tensor scores, Tensor target, Tensor? mask, float away, float toward, float scale) -> (Tensor, Tensor)",
+    "(Tensor scores, Tensor target, Tensor? mask, float away, float toward, float scale) -> (Tensor, Tensor, Tensor)",
     _solve,
     _fake_solve,
 )
@@ -93,13 +103,6 @@ class AveragePrecision(Task):
 
     def truth(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Output:
         return self._solve_one(scores, target, TRUTH, mask)
-
-    def counted(self, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Which lists enter a mean: those with a valid positive and a valid negative."""
-        positive = target != 0
-        if mask is None:
-            return positive.any(-1) & ~positive.all(-1)
-        return (positive & mask).any(-1) & (~positive & mask).any(-1)
 
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
         """Both outputs from one sort."""
@@ -127,5 +130,5 @@ class AveragePrecision(Task):
     @staticmethod
     def _solve_one(scores: Tensor, target: Tensor, weight: float, mask: Tensor | None) -> Output:
         check_lists(scores, target, mask)
-        features, loss = _average_precision(scores.detach(), target, mask, weight, NOTHING, 1.0)
+        features, loss, _ = _average_precision(scores.detach(), target, mask, weight, NOTHING, 1.0)
         return Output(features, loss.to(features.dtype))

@@ -1,0 +1,236 @@
+"""Time of the loss beside torch.sort, the floor of anything that ranks, and beside peers.
+
+Every ratio is the median over rounds of time(loss) / time(torch.sort), both taken in the same round, on the same float32
+scores, N(0, 1) without regard to the target: the hardest case for the negative update. Forward plus backward, two
+threads, 20 % positives.
+
+    python -m benchmarks.speed                 # run all, print the tables, write results/speed.json and docs/speed.svg
+    python -m benchmarks.speed --tables        # print the tables of results/speed.json
+"""
+
+import argparse
+import gc
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.peers import reference_dp, smooth_ap, soft_ap
+from directloss import AveragePrecisionLoss, CentralDirect, Hinge, NegativeDirect, PositiveDirect, __version__
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "speed.json"
+FIGURE = ROOT / "docs" / "speed.svg"
+SIZES = (10**3, 10**4, 10**5, 10**6, 10**7)
+UPDATES = {
+    "pos-AP": PositiveDirect(1.0),
+    "hinge-AP": Hinge(1.0),
+    "neg-AP": NegativeDirect(1.0),
+    "central-AP": CentralDirect(1.0),
+}
+PEERS: dict[str, tuple[Callable[[Tensor, Tensor], Any] | None, int]] = {  # and the longest list that fits here
+    "torchsort soft AP": (soft_ap(), 10**6),
+    "Smooth-AP": (smooth_ap, 10**4),
+    "reference DP (no gradient)": (reference_dp, 10**4),
+}
+
+
+def problem(*shape: int) -> tuple[Tensor, Tensor]:
+    """Scores and target of a list or a batch."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(shape, generator=generator)
+    return scores, torch.rand(shape, generator=generator) < 0.2
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Time of one call, or the mean of as many as fill a millisecond."""
+    start = time.perf_counter()
+    call()
+    once = time.perf_counter() - start
+    repeats = max(1, int(1e-3 / once))
+    if repeats == 1:
+        return once
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def with_backward(loss: Callable[[Tensor, Tensor], Any], scores: Tensor, target: Tensor) -> Callable[[], object]:
+    """Forward plus backward, as in training."""
+    scores = scores.clone().requires_grad_()
+
+    def call() -> None:
+        scores.grad = None
+        value = loss(scores, target)
+        if isinstance(value, Tensor):
+            value.backward()
+
+    return call
+
+
+def compare(methods: dict[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
+    """Time all methods in turn, round by round; the first one is the floor."""
+    floor, *_ = methods
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    for call in methods.values():
+        call()
+    for _ in range(rounds):
+        gc.collect()
+        for name, call in methods.items():
+            times[name].append(seconds(call))
+    return {
+        name: {
+            "milliseconds": 1e3 * statistics.median(values),
+            "ratio": statistics.median(a / b for a, b in zip(values, times[floor], strict=True)),
+            "rounds": rounds,
+        }
+        for name, values in times.items()
+    }
+
+
+def extra_bytes(update: Any, items: int) -> float:
+    """Peak memory of forward plus backward beyond scores and target, in bytes a sample; Linux only."""
+    call = with_backward(AveragePrecisionLoss(update), *problem(items))
+    small = with_backward(AveragePrecisionLoss(update), *problem(1000))
+    small()
+
+    def status(key: str) -> int:
+        with open("/proc/self/status") as file:
+            return next(1024 * int(line.split()[1]) for line in file if line.startswith(key))
+
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # sets the peak back to what is in use now
+    before = status("VmRSS")
+    call()
+    return (status("VmHWM") - before) / items
+
+
+def measure(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
+    """Run everything."""
+    torch.set_num_threads(2)
+    lists: dict[str, dict[str, dict[str, float]]] = {}
+    for items in sizes:
+        scores, target = problem(items)
+        methods: dict[str, Callable[[], object]] = {"torch.sort": lambda scores=scores: torch.sort(scores)}
+        for name, update in UPDATES.items():
+            methods[name] = with_backward(AveragePrecisionLoss(update), scores, target)
+        for name, (peer, longest) in PEERS.items():
+            if peer is not None and items <= longest:
+                methods[name] = with_backward(peer, scores, target)
+        print(f"one list of {items:,} …", file=sys.stderr, flush=True)
+        lists[str(items)] = compare(methods, rounds if items < 10**7 else min(rounds, 7))
+    scores, target = problem(1024, 100)
+    batch: dict[str, Callable[[], object]] = {"torch.sort": lambda: torch.sort(scores, dim=-1)}
+    small_scores, small_target = problem(512)
+    small: dict[str, Callable[[], object]] = {"torch.sort": lambda: torch.sort(small_scores)}
+    for name, update in UPDATES.items():
+        batch[name] = with_backward(AveragePrecisionLoss(update), scores, target)
+        small[name] = with_backward(AveragePrecisionLoss(update), small_scores, small_target)
+    cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
+    small["binary cross-entropy"] = with_backward(lambda s, t: cross_entropy(s, t.float()), small_scores, small_target)
+    print("batches and short lists …", file=sys.stderr, flush=True)
+    return {
+        "command": "python -m benchmarks.speed",
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {_processor()}",
+        "versions": {
+            "directloss": __version__, "python": platform.python_version(), "torch": torch.__version__,
+            "numpy": np.__version__, "numba": numba.__version__,
+        },
+        "one list": lists,
+        "1024 lists of 100": compare(batch, 5 * rounds),
+        "one list of 512": compare(small, 20 * rounds),
+        "bytes a sample at 1000000": {name: extra_bytes(update, 10**6) for name, update in UPDATES.items()},
+    }  # fmt: skip
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo") as file:
+        return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The results as Markdown, as they stand in the README."""
+    lists = results["one list"]
+    names = list(dict.fromkeys(name for methods in lists.values() for name in methods))
+    lines = [
+        "| forward + backward, one list of | " + " | ".join(f"{int(n):,}" for n in lists) + " |",
+        "|---" * (len(lists) + 1) + "|",
+    ]
+    for name in names:
+        cells = []
+        for methods in lists.values():
+            if name not in methods:
+                cells.append("–")
+                continue
+            ms, ratio = methods[name]["milliseconds"], methods[name]["ratio"]
+            cells.append(f"{ms:.3g} ms" + (f" ({ratio:.2g}×)" if name != "torch.sort" else ""))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines += ["", "| | 1024 lists of 100 | one list of 512 | extra memory at 1,000,000 |", "|---|---|---|---|"]
+    for name in ("torch.sort", *UPDATES, "binary cross-entropy"):
+        batch, small = (results[key].get(name) for key in ("1024 lists of 100", "one list of 512"))
+        memory = results["bytes a sample at 1000000"].get(name)
+        cells = [
+            f"{batch['milliseconds']:.3g} ms ({batch['ratio']:.2g}×)" if batch else "–",
+            f"{1e3 * small['milliseconds']:.0f} µs",
+            f"{memory:.0f} bytes a sample" if memory else "–",
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Time against length, log-log."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"svg.hashsalt": "directloss", "font.size": 10})
+    styles = ["o-", "s-", "D-", "v-", "^--", "x--", "+--", "*--"]
+    colours = ["#000000", "#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73", "#CC79A7", "#999999"]
+    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    lists = results["one list"]
+    names = list(dict.fromkeys(name for methods in lists.values() for name in methods))
+    for name, style, colour in zip(names, styles, colours, strict=False):
+        points = [(int(n), methods[name]["milliseconds"]) for n, methods in lists.items() if name in methods]
+        axes.loglog(*zip(*points, strict=True), style, color=colour, label=name, markersize=5, linewidth=1.3)
+    axes.set(xlabel="items in the list", ylabel="milliseconds, forward + backward")
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, or print what was measured."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="Time the loss beside torch.sort.")
+    parser.add_argument("--tables", action="store_true", help="print the tables of results/speed.json and stop")
+    parser.add_argument("--rounds", type=int, default=21, help="how often everything is timed (default 21)")
+    parser.add_argument("--longest", type=int, default=10**7, help="the longest list (default 10000000)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the JSON goes (default results/speed.json)")
+    options = parser.parse_args(arguments)
+    if options.tables:
+        print(tables(json.loads(RESULTS.read_text())))
+        return 0
+    results = measure(tuple(n for n in SIZES if n <= options.longest), options.rounds)
+    partial = options.out.with_suffix(".partial")
+    partial.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    partial.replace(options.out)  # whole or not at all
+    if options.out == RESULTS:
+        draw(results, FIGURE)
+    print(tables(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

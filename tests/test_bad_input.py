@@ -1,0 +1,106 @@
+"""Bad input gets an error that names it, says what was expected and got, and how to mend it."""
+
+import math
+
+import pytest
+import torch
+
+from directloss import (
+    AveragePrecision,
+    AveragePrecisionLoss,
+    CentralDirect,
+    Hinge,
+    NegativeDirect,
+    PositiveDirect,
+    StructuredLoss,
+    ZeroOne,
+    direct_loss,
+)
+
+S = torch.tensor([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]])
+T = torch.tensor([[1, 0, 1], [0, 1, 0]])
+ALL = torch.ones(2, 3, dtype=torch.bool)
+
+
+def at(values, index, value):
+    values = values.clone()
+    values[index] = value
+    return values
+
+
+LISTS = {
+    "nan": (at(S, (1, 2), math.nan), T, None, ValueError, r"scores must be finite where valid; got nan at index \(1, 2\)"),
+    "inf": (at(S, (0, 1), math.inf), T, None, ValueError, r"got inf at index \(0, 1\)"),
+    "-inf": (at(S, (0, 1), -math.inf), T, ALL, ValueError, r"got -inf at index \(0, 1\).*mask=False"),
+    "nan in float64": (at(S.double(), (0, 0), math.nan), T, None, ValueError, "got nan"),
+    "inf in float16": (at(S.half(), (0, 0), math.inf), T, None, ValueError, "got inf"),
+    "target 2": (S, at(T, (0, 2), 2), None, ValueError, r"target must hold only 0 and 1 where valid; got 2 at index \(0, 2\)"),
+    "target 0.5": (S, at(T.float(), (1, 0), 0.5), None, ValueError, r"got 0.5 at index \(1, 0\).*target > 0.5"),
+    "target -1": (S, at(T, (0, 0), -1), ALL, ValueError, "got -1"),
+    "target nan": (S, at(T.float(), (0, 0), math.nan), None, ValueError, "got nan"),
+    "target shape": (S, T[:, :2], None, ValueError, r"scores has shape \(2, 3\) but target has shape \(2, 2\)"),
+    "target to broadcast": (S, T[0], None, ValueError, r"target has shape \(3,\).*expand target"),
+    "mask shape": (S, T, ALL[0], ValueError, r"mask has shape \(3,\)"),
+    "mask type": (S, T, ALL.int(), TypeError, r"mask must be bool.*got torch.int32.*mask.bool\(\)"),
+    "integer scores": (T, T, None, TypeError, r"scores must be raw scores of a floating-point type; got torch.int64"),
+    "complex target": (S, T.to(torch.complex64), None, TypeError, "target must be bool, int or float"),
+    "no list": (S[0, 0], T[0, 0], None, ValueError, "at least one dimension"),
+    "scores no tensor": ([0.5, 1.0], T, None, TypeError, "scores must be a tensor; got list.*torch.as_tensor"),
+    "target no tensor": (S, [[1, 0, 1]], None, TypeError, "target must be a tensor; got list"),
+    "mask no tensor": (S, T, [True], TypeError, "mask must be a tensor; got list"),
+    "devices": (S, T.to("meta"), None, ValueError, "scores is on cpu but target on meta. Move them"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", [AveragePrecision(), ZeroOne()], ids=str)
+@pytest.mark.parametrize("case", LISTS)
+def test_bad_lists_are_refused(case, task):
+    scores, target, mask, error, message = LISTS[case]
+    with pytest.raises(error, match=message):
+        StructuredLoss(task, PositiveDirect(1.0))(scores, target, mask)
+    for oracle in (task.infer, task.truth, lambda *lists: task.infer_augmented(lists[0], lists[1], 1.0, lists[2])):
+        with pytest.raises(error, match=message):
+            oracle(scores, target, mask)
+
+
+def test_index_in_one_list_is_a_number():
+    with pytest.raises(ValueError, match="at index 1\\."):
+        AveragePrecisionLoss()(torch.tensor([0.0, math.nan]), torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("update", [PositiveDirect, NegativeDirect, CentralDirect, Hinge])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(0, ValueError), (-1, ValueError), (math.nan, ValueError), (math.inf, ValueError), ("1", TypeError),
+     (True, TypeError), (None, TypeError), (torch.tensor(1.0), TypeError)],
+)  # fmt: skip
+def test_bad_strength_is_refused(update, value, error):
+    name = "margin" if update is Hinge else "epsilon"
+    with pytest.raises(error, match=f"{name} must be .* got"):
+        update(value)
+
+
+@pytest.mark.parametrize(
+    ("weight", "error"), [(math.nan, ValueError), (math.inf, ValueError), (-math.inf, ValueError), ("1", TypeError)]
+)
+def test_bad_weight_is_refused(weight, error):
+    for task in (AveragePrecision(), ZeroOne()):
+        with pytest.raises(error, match="weight must be"):
+            task.infer_augmented(S, T, weight)
+
+
+def test_bad_reduction_is_refused():
+    with pytest.raises(ValueError, match="reduction must be one of 'mean', 'sum', 'none'; got 'avg'"):
+        AveragePrecisionLoss(reduction="avg")
+
+
+def test_bad_pairs_are_refused():
+    score = torch.zeros(3, requires_grad=True)
+    with pytest.raises(ValueError, match=r"away must be a pair \(score, task loss\); got 3"):
+        direct_loss((score, 0.0, 1.0), (score, 0.0), PositiveDirect(1.0))
+    with pytest.raises(TypeError, match=r"toward\[0\] must be a differentiable score"):
+        direct_loss((score, 0.0), (1, 0.0), PositiveDirect(1.0))
+    with pytest.raises(ValueError, match=r"away has a score of shape \(3,\) but a task loss of shape \(2,\)"):
+        direct_loss((score, torch.zeros(2)), (score, 0.0), PositiveDirect(1.0))
+    with pytest.raises(ValueError, match=r"away has scores of shape \(3,\) but toward of shape \(2,\)"):
+        direct_loss((score, 0.0), (score[:2], 0.0), PositiveDirect(1.0))
