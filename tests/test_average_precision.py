@@ -1,4 +1,4 @@
-"""The oracles of average precision are exact: against enumeration, against the paper's programme, against scikit-learn."""
+"""The oracles of average precision are exact: against enumeration, the paper's programme and scikit-learn."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,7 @@
 """The label-noise experiment, in small: data as the paper says, and a table at the end."""
 
+import json
+
 import pytest
 import torch
 
@@ -37,9 +39,23 @@ def test_run_learns_and_repeats_itself():
     assert (torch.random.get_rng_state() == state).all()
 
 
-def test_command_prints_a_row_for_every_method(capsys):
-    assert label_noise.main(["--seeds", "1", "--iterations", "3", "--noise", "0", "0.2"]) == 0
+def test_command_prints_a_row_for_every_method_and_writes_what_it_prints(capsys, tmp_path):
+    files = ["--json", str(tmp_path / "new" / "a.json"), "--figure", str(tmp_path / "a.svg")]
+    assert label_noise.main(["--seeds", "1", "--iterations", "3", "--noise", "0", "0.2", *files]) == 0
     printed = capsys.readouterr().out
     for method in label_noise.METHODS:
         assert method in printed
-    assert "20% flipped" in printed
+    assert "20%" in printed
+    records = json.loads((tmp_path / "new" / "a.json").read_text())["records"]
+    assert len(records) == 2 * len(label_noise.METHODS)
+    for record in records:
+        assert f"{record['mean']:.3f}" in printed
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--noise", "20"], ["--iterations", "-1"]])
+def test_command_refuses_bad_options(arguments, capsys):
+    with pytest.raises(SystemExit):
+        label_noise.main(arguments)
+    assert arguments[0] in capsys.readouterr().err

@@ -66,7 +66,9 @@ def test_kernels_never_import_torch_and_core_never_imports_an_extra():
             assert outside - {"torch", "numpy", "numba"} <= STANDARD, (parts, outside)
 
 
-STANDARD = {"abc", "collections", "dataclasses", "functools", "importlib", "itertools", "math", "numbers", "types", "typing"}  # fmt: skip
+STANDARD = {
+    "abc", "collections", "dataclasses", "functools", "importlib", "itertools", "math", "numbers", "types", "typing",
+}  # fmt: skip
 
 
 def test_every_module_has_a_place_and_says_why_it_exists():

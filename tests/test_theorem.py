@@ -158,8 +158,8 @@ def test_general_entry_point_trains_a_score_that_no_score_tensor_holds():
     for _ in range(150):
         scores = score_all()
         outputs = [(scores.detach() + weight * losses).argmax(1, keepdim=True) for weight in update.row[:2]]
-        pairs = [(scores.gather(1, y)[:, 0], losses.gather(1, y)[:, 0]) for y in outputs]
+        away, toward = ((scores.gather(1, y)[:, 0], losses.gather(1, y)[:, 0]) for y in outputs)
         optimizer.zero_grad()
-        direct_loss(*pairs, update).backward()
+        direct_loss(away, toward, update).backward()
         optimizer.step()
     assert errors() < 0.5 * before

@@ -8,7 +8,6 @@ prediction argmax F + weight·L, and the ground truth.
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from .operators import valid_lists
@@ -32,7 +31,7 @@ class Contrast(NamedTuple):
     gradient: Tensor
     """scale·(features(away) − features(toward)): the shape of scores."""
     value: Tensor
-    """What it is the gradient of: the shape of the batch dimensions, float64."""
+    """What it is the gradient of: the shape of the batch dimensions."""
     counted: Tensor
     """Which lists enter a mean: the shape of the batch dimensions, bool."""
 

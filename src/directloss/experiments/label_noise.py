@@ -10,9 +10,12 @@ cross-entropy memorises within a few steps and reaches a test AP of 0.88 on clea
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
@@ -105,13 +108,52 @@ def _grid(method: str, noise: float, seed: int, **rest: Any) -> Iterator[Config]
             yield Config(method, noise, seed, strength, learning_rate, **rest)
 
 
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def draw(records: list[dict[str, Any]], path: Path) -> None:
+    """Draw test AP against noise, with the spread over seeds."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"svg.hashsalt": "directloss", "font.size": 10})
+    figure, axes = plt.subplots(figsize=(5.6, 3.4), layout="constrained")
+    styles = {"pos-AP": ("o-", "#0072B2"), "hinge-AP": ("s--", "#D55E00"), "x-ent": ("^:", "#009E73")}
+    for method, (style, colour) in styles.items():
+        points = [record for record in records if record["method"] == method]
+        axes.errorbar(
+            [100 * point["noise"] for point in points], [point["mean"] for point in points],
+            yerr=[point["sd"] for point in points], fmt=style, color=colour, capsize=3, label=method,
+        )  # fmt: skip
+    axes.set(xlabel="flipped training labels, %", ylabel="AP on clean test data")
+    axes.grid(True, alpha=0.3)
+    axes.legend(frameon=False)
+    buffer = StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    _write(path, buffer.getvalue())
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the experiment with a progress bar and print the table."""
-    parser = argparse.ArgumentParser(prog="./dev run", description=run.__doc__)
+    parser = argparse.ArgumentParser(prog="./dev run", description="Train on flipped labels; print AP on clean ones.")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.2, 0.3], help="shares of flipped labels")
     parser.add_argument("--seeds", type=int, default=3, help="how many data sets and networks (default 3)")
     parser.add_argument("--iterations", type=int, default=300, help="of each training (default 300)")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    parser.add_argument("--figure", type=Path, help="also draw them into this SVG file")
     options = parser.parse_args(arguments)
+    if options.seeds < 1 or options.iterations < 1:
+        parser.error("--seeds and --iterations must be at least 1")
+    if not all(0 <= noise <= 1 for noise in options.noise):
+        parser.error("--noise takes shares from 0 to 1, e.g. 0.2 for 20 %")
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -120,38 +162,55 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{error.name} is missing; install it with: pip install 'directloss[experiments]'", file=sys.stderr)
         return 1
 
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # networks this small only wait for a second one
     console = Console()
-    table = Table(title="Test AP (clean labels) after training on flipped labels, mean ± standard deviation over seeds")
-    table.add_column("method")
-    for noise in options.noise:
-        table.add_column(f"{noise:.0%} flipped", justify="right")
-    cases = {
-        (method, noise): [
-            list(_grid(method, noise, seed, iterations=options.iterations)) for seed in range(options.seeds)
-        ]
-        for method in METHODS
-        for noise in options.noise
-    }
-    total = sum(len(grid) for grids in cases.values() for grid in grids) * options.iterations
+    cases = [(method, noise) for method in METHODS for noise in options.noise]
+    settings = len(LEARNING_RATES) * max(len(strengths) for strengths in METHODS.values())
+    total = len(cases) * options.seeds * settings * options.iterations
     columns = (TextColumn("{task.description:<22}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    rows: dict[str, list[str]] = {method: [] for method in METHODS}
+    records: list[dict[str, Any]] = []
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("starting", total=total)
-        for (method, noise), grids in cases.items():
+        for method, noise in cases:
             progress.update(bar, description=f"{method}, {noise:.0%} flipped")
-            tests = []
-            for grid in grids:
-                results = [run(config, after=lambda _: progress.advance(bar)) for config in grid]
-                tests.append(max(results, key=lambda result: result.validation).test)
-            spread = f" ± {stdev(tests):.3f}" if len(tests) > 1 else ""
-            rows[method].append(f"{mean(tests):.3f}{spread}")
-    for method, cells in rows.items():
+            chosen: list[tuple[Config, Result]] = []
+            for seed in range(options.seeds):
+                runs = [
+                    (config, run(config, after=lambda _: progress.advance(bar)))
+                    for config in _grid(method, noise, seed, iterations=options.iterations)
+                ]
+                chosen.append(max(runs, key=lambda pair: pair[1].validation))
+            tests = [result.test for _, result in chosen]
+            records.append(
+                {
+                    "method": method,
+                    "noise": noise,
+                    "mean": mean(tests),
+                    "n": len(tests),
+                    "sd": stdev(tests) if len(tests) > 1 else 0.0,
+                    "test": tests,
+                    "chosen": [{"strength": c.strength, "learning_rate": c.learning_rate} for c, _ in chosen],
+                }
+            )
+    torch.set_num_threads(threads)
+    table = Table(title="AP on clean test data, by share of flipped training labels")
+    table.add_column("method")
+    for noise in options.noise:
+        table.add_column(f"{noise:.0%}", justify="right")
+    for method in METHODS:
+        cells = [f"{r['mean']:.3f} ± {r['sd']:.3f}" for r in records if r["method"] == method]
         table.add_row(method, *cells)
     console.print(table)
     console.print(
-        f"{options.seeds} seeds; {len(LEARNING_RATES)} step sizes × 3 strengths for every method, chosen by AP on "
-        "validation data with flipped labels; no early stopping."
+        f"Mean ± standard deviation of {options.seeds} seeds; {settings} settings for every method, chosen by AP on "
+        "validation data with flipped labels; trained to the end."
     )
+    command = f"./dev run --seeds {options.seeds} --noise {' '.join(f'{noise:g}' for noise in options.noise)}"
+    if options.json:
+        _write(options.json, json.dumps({"command": command, "records": records}, indent=1) + "\n")
+    if options.figure:
+        draw(records, options.figure)
     return 0
 
 

@@ -35,7 +35,8 @@ def average_precision_pack(
     bits: NDArray[np.int32],  # [B, N] the scores as float32, seen as integers
     positive: NDArray[np.bool_],  # [B, N]
     valid: NDArray[np.bool_],  # [B, N], or [0, 0] where all are
-    keys: NDArray[np.int64],  # [B, N] written
+    first: int,
+    keys: NDArray[np.int64],  # [b, N] written, for b lists from the first one on
 ) -> bool:
     """Write keys whose ascending order is: positives by descending score, then negatives likewise, then masked items.
 
@@ -44,15 +45,15 @@ def average_precision_pack(
     scores are finite in float32.
     """
     finite = True
-    for k in range(bits.shape[0]):
-        for n in range(bits.shape[1]):
-            if valid.size == 0 or valid[k, n]:
-                u = np.int64(bits[k, n])
+    for k in range(keys.shape[0]):
+        for n in range(keys.shape[1]):
+            if valid.size == 0 or valid[first + k, n]:
+                u = np.int64(bits[first + k, n])
                 finite &= (u & 0x7F800000) != 0x7F800000
                 if u == -(1 << 31):  # −0.0 ties with 0.0
                     u = 0
                 descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
-                group = 0 if positive[k, n] else 1
+                group = 0 if positive[first + k, n] else 1
                 keys[k, n] = (group << 62) | (descending << INDEX_BITS) | n
             else:
                 keys[k, n] = _MASKED
@@ -113,7 +114,48 @@ def _infer(a: NDArray[np.float64], b: NDArray[np.float64], sign: float, counts: 
 
 
 @compiled
-def _place_by_halves(
+def _rises(score: float, a: float, x: float, kappa_i: float) -> bool:
+    """Whether D_i(c) = b_c − a_i + κ·i/((x−1)x) > 0, x = i + c; without the division."""
+    return (score - a) * ((x - 1.0) * x) + kappa_i > 0.0
+
+
+@compiled
+def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> bool:
+    """Write the best c_i of every row alone, the number of c with D_i(c) > 0; return whether they are a staircase.
+
+    The search starts from the row before: a few steps, then halving.
+    """
+    M = b.size
+    staircase = True
+    c = 0
+    for i in range(a.size):
+        x, kappa_i = i + 2.0, kappa * (i + 1.0)
+        if c < M and _rises(b[c], a[i], x + c, kappa_i):
+            end = min(c + 16, M)
+            c += 1
+            while c < end and _rises(b[c], a[i], x + c, kappa_i):
+                c += 1
+            low, high = c, M if c == end else c
+        else:
+            end = max(c - 16, 0)
+            before = c
+            while c > end and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
+                c -= 1
+            staircase &= c == before
+            low, high = 0 if c == end else c, c
+        while low < high:
+            c = (low + high) // 2
+            if _rises(b[c], a[i], x + c, kappa_i):
+                low = c + 1
+            else:
+                high = c
+        c = low
+        above[i] = c
+    return staircase
+
+
+@compiled
+def _place_negatives(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     kappa: float,
@@ -121,11 +163,13 @@ def _place_by_halves(
     last: int,
     low: int,
     high: int,
-    above: NDArray[np.int32],
+    placed: NDArray[np.int32],  # [P + 1]
 ) -> None:
-    """Place negatives first to last within low ≤ p_j ≤ high by divide and conquer, counting them in above[p_j].
+    """Place negatives first to last where low ≤ p_j ≤ high by divide and conquer, counting them in placed[p_j].
 
-    The middle one scans its range once; those before it keep the lower part of the range, those behind it the upper.
+    The worth of putting negative j below exactly i positives, Σ_{i' > i} D_{i'}(j), has increasing differences, since D
+    falls in c. So its largest maximiser p_j rises with j: the middle negative scans its range once; those before it
+    keep the lower part of the range, those behind it the upper part.
     """
     stack = np.empty((64, 4), np.int64)
     stack[0] = first, last, low, high
@@ -134,8 +178,7 @@ def _place_by_halves(
         top -= 1
         first, last, low, high = stack[top]
         if low == high:
-            if low < a.size:
-                above[low] += last - first
+            placed[low] += last - first
             continue
         j = (first + last) // 2
         gain, best, place = 0.0, 0.0, high
@@ -146,10 +189,9 @@ def _place_by_halves(
             if gain > best:
                 best = gain
                 place = i - 1
-            elif worth < 0.0 and i <= j:  # from here on D only falls
+            elif worth < 0.0 and i <= j:  # K rises in i ≤ c: from here on D only falls
                 break
-        if place < a.size:
-            above[place] += 1
+        placed[place] += 1
         if first < j:
             stack[top] = first, j, low, place
             top += 1
@@ -160,39 +202,34 @@ def _place_by_halves(
 
 @compiled
 def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> None:
-    """Solves argmax_y F + weight·L for weight > 0 exactly in O(P log P + M); writes c_i to above.
+    """Solves argmax_y F + weight·L for weight > 0 exactly in O(P log M + M); writes c_i to above.
 
-    D_i(c) falls in c for every i. So g_j(i) = Σ_{i' > i} D_{i'}(j), the worth of putting negative j below exactly i
-    positives, has increasing differences, its largest maximiser p_j rises with j, and negatives may be placed one by
-    one. Positives with a_i ≤ b_j always go below j. Where those above, q of them, are no more than c, K(i, c) and with
-    it D_i(c) rises in i ≤ c; so p_j is the number of i with D_i(c) ≤ 0, and a sweep finds it. Runs of other negatives,
-    near the top of a good ranking, are placed by divide and conquer.
+    D_i(c) falls in c for every i, so each row alone ends where D_i changes sign. Where these places rise with i, they
+    are the optimum. Where not, as among the first of a good ranking, some optimum lies between their least from behind
+    and their largest so far (as in `_clamp`), and the negatives in between are placed among the rows in between.
     """
-    P, M = a.size, b.size
-    above[:] = 0  # first: how many negatives are put directly above positive i
-    i = j = q = 0
-    while j < M and i < P:
-        while q < P and a[q] > b[j]:
-            q += 1
-        if q <= j + 1:
-            while i < q:
-                x = i + j + 2.0
-                if (b[j] - a[i]) * ((x - 1.0) * x) + kappa * (i + 1.0) > 0.0:  # D > 0, without the division
-                    break
-                i += 1
-            if i < P:
-                above[i] += 1
-            j += 1
-        else:
-            first, reach = j, q
-            while j < M and q > j + 1:
-                reach = q
-                j += 1
-                while j < M and q < P and a[q] > b[j]:
-                    q += 1
-            _place_by_halves(a, b, kappa, first, j, i, reach, above)
+    P = a.size
+    if _place_rows(a, b, kappa, above):
+        return
+    low = above.copy()
+    for i in range(P - 2, -1, -1):
+        low[i] = min(low[i], low[i + 1])
     for i in range(1, P):
-        above[i] += above[i - 1]
+        above[i] = max(above[i], above[i - 1])
+    placed = np.zeros(P + 1, np.int32)
+    i = 0
+    while i < P:
+        first = i
+        while i < P and low[i] < above[i]:
+            i += 1
+        if first < i:
+            _place_negatives(a, b, kappa, np.int64(low[first]), np.int64(above[i - 1]), first, i, placed)
+            c = low[first]
+            for k in range(first, i):
+                c += placed[k]
+                above[k] = c
+            placed[i] = 0
+        i += 1
 
 
 @compiled
@@ -607,13 +644,14 @@ def _add_output(
 
 @compiled
 def average_precision_contrast(
-    keys: NDArray[np.int64],  # [B, N] sorted
+    keys: NDArray[np.int64],  # [b, N] sorted, of b lists from the first one on
+    first: int,
     exact: NDArray[np.float64],  # [B, N] the scores, or [0, 0] where float32 holds them
     away: float,
     toward: float,
     scale: float,
     gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
-    value: NDArray[np.float64],  # [B] zeros; gets scale·((F + away·L)(y_away) − (F + toward·L)(y_toward))
+    value: NDArray[np.floating],  # [B] zeros; gets scale·((F + away·L)(y_away) − (F + toward·L)(y_toward))
     counted: NDArray[np.bool_],  # [B] written: whether the list has a pair
     values: NDArray[np.float64],  # [N] scratch, as are the next two
     counts: NDArray[np.float64],  # [N]
@@ -625,19 +663,21 @@ def average_precision_contrast(
     """
     if keys.size == 0:
         return
-    for k in range(keys.shape[0]):
-        P = np.searchsorted(keys[k], 1 << 62)
-        n = keys.shape[1]
-        if keys[k, n - 1] == _MASKED:
-            n = np.searchsorted(keys[k], _MASKED)
+    for row in range(keys.shape[0]):
+        k = first + row
+        ranked = keys[row]
+        P = np.searchsorted(ranked, 1 << 62)
+        n = ranked.size
+        if ranked[n - 1] == _MASKED:
+            n = np.searchsorted(ranked, _MASKED)
         M = n - P
         counted[k] = P > 0 and M > 0
         if not counted[k]:
             continue
         if exact.size:
-            _unpack_exactly(keys[k, :n], exact[k], values[:n])
+            _unpack_exactly(ranked[:n], exact[k], values[:n])
         else:
-            _unpack(keys[k, :n], values[:n], scratch[:n])
+            _unpack(ranked[:n], values[:n], scratch[:n])
         a, b = values[:P], values[P:n]
         above = scratch[:P]
         counts[:n] = 0.0
@@ -651,6 +691,6 @@ def average_precision_contrast(
         share = 1.0 / (float(P) * M)
         score = 0.0
         for m in range(n):
-            gradient[k, keys[k, m] & _INDEX] = scale * share * counts[m]
+            gradient[k, ranked[m] & _INDEX] = scale * share * counts[m]
             score += counts[m] * (values[m] - values[0])  # counts sum to zero: a shift of all scores changes nothing
         value[k] = scale * (share * score + weighted) if toward != NOTHING else loss

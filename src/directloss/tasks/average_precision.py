@@ -50,28 +50,27 @@ def _solve(
     batch, items = scores.shape[:-1], scores.shape[-1]
     if items >= kernels.LONGEST_LIST:
         raise ValueError(f"a list may have at most {kernels.LONGEST_LIST - 1} items; got {items}. Split it.")
-    lists = (batch.numel(), items)
+    lists = batch.numel()
+    shape = (lists, items)
     scores = scores.contiguous()
-    bits = scores.to(torch.float32).numpy().view(np.int32).reshape(lists)
-    positive = (target if target.dtype == torch.bool else target != 0).contiguous().numpy().reshape(lists)
-    valid = mask.contiguous().numpy().reshape(lists) if mask is not None else ALL_VALID
+    bits = scores.to(torch.float32).numpy().view(np.int32).reshape(shape)
+    positive = (target if target.dtype == torch.bool else target != 0).contiguous().numpy().reshape(shape)
+    valid = mask.contiguous().numpy().reshape(shape) if mask is not None else ALL_VALID
     double = scores.dtype == torch.float64
-    exact = scores.numpy().reshape(lists) if double else NOT_NEEDED
-    gradient = np.zeros(scores.shape, np.float64 if double else np.float32)
-    value, counted = np.zeros(batch), np.zeros(batch, np.bool_)
-    outputs = gradient.reshape(lists), value.reshape(-1), counted.reshape(-1)
+    exact = scores.numpy().reshape(shape) if double else NOT_NEEDED
+    dtype = np.float64 if double else np.float32
+    gradient, value, counted = np.zeros(scores.shape, dtype), np.zeros(batch, dtype), np.zeros(batch, np.bool_)
+    outputs = gradient.reshape(shape), value.reshape(-1), counted.reshape(-1)
     scratch = np.empty(items), np.empty(items), np.empty(items, np.int32)
-    rows = min(lists[0], max(1, CHUNK // max(items, 1)))
-    keys = np.empty((rows, items), np.int64)
-    for first in range(0, lists[0], max(rows, 1)):
-        part = slice(first, first + rows)
-        part_keys = keys[: lists[0] - first]
-        if not kernels.average_precision_pack(bits[part], positive[part], valid[part], part_keys):
+    rows = max(1, CHUNK // max(items, 1))
+    keys = np.empty((min(rows, lists), items), np.int64)
+    for first in range(0, lists, rows):
+        last = min(first + rows, lists)
+        part = keys[: last - first]
+        if not kernels.average_precision_pack(bits, positive, valid, first, part):
             check_finite(scores, mask)
-        part_keys.sort(axis=-1)
-        kernels.average_precision_contrast(
-            part_keys, exact[part], away, toward, scale, *(output[part] for output in outputs), *scratch
-        )
+        part.sort(axis=-1)
+        kernels.average_precision_contrast(part, first, exact, away, toward, scale, *outputs, *scratch)
     return torch.from_numpy(gradient), torch.from_numpy(value), torch.from_numpy(counted)
 
 
@@ -79,7 +78,7 @@ def _fake_solve(
     scores: Tensor, target: Tensor, mask: Tensor | None, away: float, toward: float, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
-    value = scores.new_empty(scores.shape[:-1], dtype=torch.float64)
+    value = scores.new_empty(scores.shape[:-1], dtype=dtype)
     return scores.new_empty(scores.shape, dtype=dtype), value, torch.empty_like(value, dtype=torch.bool)
 
 
@@ -131,4 +130,4 @@ class AveragePrecision(Task):
     def _solve_one(scores: Tensor, target: Tensor, weight: float, mask: Tensor | None) -> Output:
         check_lists(scores, target, mask)
         features, loss, _ = _average_precision(scores.detach(), target, mask, weight, NOTHING, 1.0)
-        return Output(features, loss.to(features.dtype))
+        return Output(features, loss)
