@@ -16,6 +16,7 @@ from directloss import (
     ZeroOne,
     direct_loss,
 )
+from directloss.kernels import average_precision as kernels
 
 S = torch.tensor([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]])
 T = torch.tensor([[1, 0, 1], [0, 1, 0]])
@@ -104,3 +105,9 @@ def test_bad_pairs_are_refused():
         direct_loss((score, torch.zeros(2)), (score, 0.0), PositiveDirect(1.0))
     with pytest.raises(ValueError, match=r"away has scores of shape \(3,\) but toward of shape \(2,\)"):
         direct_loss((score, 0.0), (score[:2], 0.0), PositiveDirect(1.0))
+
+
+def test_list_longer_than_a_kernel_can_number_is_refused(monkeypatch):
+    monkeypatch.setattr(kernels, "LONGEST_LIST", 2)
+    with pytest.raises(ValueError, match="a list may have at most 2 items; got 3"):
+        AveragePrecisionLoss()(S, T)

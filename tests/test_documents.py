@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 import runpy
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import directloss
+from benchmarks.speed import tables
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,6 +52,16 @@ def test_readme_lists_the_tasks_and_updates_that_there_are():
     text = (ROOT / "README.md").read_text()
     for member in (*directloss.TASKS.values(), *directloss.UPDATES.values()):
         assert f"`{member.__name__}" in text
+
+
+def test_tables_of_the_readme_are_those_of_the_results():
+    text = (ROOT / "README.md").read_text()
+    assert tables(json.loads((ROOT / "results" / "speed.json").read_text())) in text
+    noise = json.loads((ROOT / "results" / "label-noise-small.json").read_text())
+    assert noise["command"] in text
+    for record in noise["records"]:
+        if record["noise"] in (0.2, 0.3):
+            assert f"{record['mean']:.3f} ± {record['sd']:.3f}" in text
 
 
 @pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)

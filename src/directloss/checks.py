@@ -15,6 +15,7 @@ __all__ = [
     "check_alike",
     "check_binary",
     "check_finite",
+    "check_length",
     "check_lists",
     "check_positive",
     "check_reduction",
@@ -81,6 +82,12 @@ def check_lists(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
     for name, value in (("target", target), ("mask", mask)):
         if value is not None and value.device != scores.device:
             raise ValueError(f"scores is on {scores.device} but {name} on {value.device}. Move them to one device.")
+
+
+def check_length(items: int, longest: int) -> None:
+    """A list is not longer than a kernel can number."""
+    if items > longest:
+        raise ValueError(f"a list may have at most {longest} items; got {items}. Split it into several lists.")
 
 
 def check_values(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:

@@ -29,12 +29,11 @@ def structured_loss(
     contrast = task.contrast(scores.detach(), target, update.row, mask)
     values = torch.linalg.vecdot(scores.to(contrast.gradient.dtype), contrast.gradient)  # for the graph
     values.detach().copy_(contrast.value)  # for the value: exact, and not NaN where a masked item is
-    values = values.to(scores.dtype)
-    if reduction == "none" or values.dim() == 0:
-        return values
     if reduction == "sum":
-        return values.sum()
-    return values.sum() / contrast.counted.sum().clamp(min=1)
+        values = values.sum()
+    elif reduction == "mean" and values.dim() > 0:
+        values = values.sum() / contrast.counted.sum().clamp(min=1)
+    return values.to(scores.dtype)
 
 
 class StructuredLoss(nn.Module):

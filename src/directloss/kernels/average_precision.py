@@ -18,11 +18,11 @@ from . import compiled
 __all__ = ["LONGEST_LIST", "NOTHING", "TRUTH", "average_precision_contrast", "average_precision_pack"]
 
 INDEX_BITS = 30
-LONGEST_LIST = 1 << INDEX_BITS
+LONGEST_LIST = (1 << INDEX_BITS) - 1
 TRUTH = -np.inf  # the weight whose augmented output is the ground truth
 NOTHING = np.inf  # the weight that stands for no output
 _MASKED = np.iinfo(np.int64).max
-_INDEX = LONGEST_LIST - 1
+_INDEX = LONGEST_LIST
 _BITS = (1 << 32) - 1
 _BLOCK_CELLS = 1 << 26  # of the band, for which the dynamic programme remembers its steps
 _BLOCK_EDGES = 1 << 18  # for which `_narrow_run` remembers its bounds
@@ -653,8 +653,8 @@ def average_precision_contrast(
     gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
     value: NDArray[np.floating],  # [B] zeros; gets scale·((F + away·L)(y_away) − (F + toward·L)(y_toward))
     counted: NDArray[np.bool_],  # [B] written: whether the list has a pair
-    values: NDArray[np.float64],  # [N] scratch, as are the next two
-    counts: NDArray[np.float64],  # [N]
+    values: NDArray[np.float64],  # [N] scratch
+    counts: NDArray[np.float64],  # [N] zeros, and left so
     scratch: NDArray[np.int32],  # [N]
 ) -> None:
     """Contrast argmax F + away·L with argmax F + toward·L in every list; one without a pair is left at zero.
@@ -680,7 +680,6 @@ def average_precision_contrast(
             _unpack(ranked[:n], values[:n], scratch[:n])
         a, b = values[:P], values[P:n]
         above = scratch[:P]
-        counts[:n] = 0.0
         loss = _add_output(a, b, away, 1.0, above, counts)
         weighted = away * loss if away != TRUTH else 0.0
         if toward != NOTHING:
@@ -693,4 +692,5 @@ def average_precision_contrast(
         for m in range(n):
             gradient[k, ranked[m] & _INDEX] = scale * share * counts[m]
             score += counts[m] * (values[m] - values[0])  # counts sum to zero: a shift of all scores changes nothing
+            counts[m] = 0.0
         value[k] = scale * (share * score + weighted) if toward != NOTHING else loss

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checks import check_binary, check_finite, check_lists, check_weight
+from ..checks import check_binary, check_finite, check_length, check_lists, check_weight
 from ..operators import operator
 from ..task import Contrast, Output, Task
 from ..update import TRUTH, Row
@@ -48,8 +48,7 @@ def _solve(
     kernels = _kernels()
     check_binary(target, mask)
     batch, items = scores.shape[:-1], scores.shape[-1]
-    if items >= kernels.LONGEST_LIST:
-        raise ValueError(f"a list may have at most {kernels.LONGEST_LIST - 1} items; got {items}. Split it.")
+    check_length(items, kernels.LONGEST_LIST)
     lists = batch.numel()
     shape = (lists, items)
     scores = scores.contiguous()
@@ -61,7 +60,7 @@ def _solve(
     dtype = np.float64 if double else np.float32
     gradient, value, counted = np.zeros(scores.shape, dtype), np.zeros(batch, dtype), np.zeros(batch, np.bool_)
     outputs = gradient.reshape(shape), value.reshape(-1), counted.reshape(-1)
-    scratch = np.empty(items), np.empty(items), np.empty(items, np.int32)
+    scratch = np.empty(items), np.zeros(items), np.empty(items, np.int32)  # NumPy's memory comes in huge pages
     rows = max(1, CHUNK // max(items, 1))
     keys = np.empty((min(rows, lists), items), np.int64)
     for first in range(0, lists, rows):
