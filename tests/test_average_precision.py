@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from directloss import AveragePrecision, average_precision_loss
+from directloss import AveragePrecision, NegativeDirect, PositiveDirect, average_precision_loss
 from directloss.kernels import average_precision as kernels
 from directloss.kernels.average_precision_reference import (
     average_precision_objective,
@@ -215,12 +215,26 @@ def test_known_answers(scores, target, loss):
     assert TASK.truth(scores, target).loss.item() == 0
 
 
-@given(lists(longest=8), epsilons(), st.floats(-1e3, 1e3))
-def test_shifting_all_scores_changes_nothing(problem, epsilon, shift):
+@given(lists(longest=8), epsilons(), st.integers(-1000, 1000), st.sampled_from([PositiveDirect, NegativeDirect]))
+def test_shifting_all_scores_changes_nothing(problem, epsilon, shift, update):
     scores, target = problem
     scores = scores.clamp(-1e3, 1e3).round(decimals=2)
-    shift = round(shift)
-    before, after = (TASK.infer_augmented(s, target, epsilon).loss for s in (scores, scores + shift))
-    value, shifted = (average_precision_loss(s, target) for s in (scores, scores + shift))
-    torch.testing.assert_close(value, shifted, rtol=0, atol=1e-9)
-    assert before.shape == after.shape
+    value, shifted = (average_precision_loss(s, target, update=update(epsilon)) for s in (scores, scores + shift))
+    torch.testing.assert_close(value, shifted, rtol=0, atol=1e-9 / epsilon)
+
+
+@pytest.mark.parametrize("update", [PositiveDirect(0.1), NegativeDirect(0.1)])
+def test_one_huge_negative_drowns_nothing(update):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(400, generator=generator, dtype=torch.float64)
+    target = torch.rand(400, generator=generator) < 0.3
+    worst = int((~target).nonzero()[0])
+
+    def gradient(size):
+        changed = scores.clone()
+        changed[worst] = size
+        changed.requires_grad_()
+        return torch.autograd.grad(average_precision_loss(changed, target, update=update), changed)
+
+    for size in (1e12, 1e18, 1e30):
+        torch.testing.assert_close(gradient(size), gradient(1e6))

@@ -31,6 +31,7 @@ def at(values, index, value):
 
 LISTS = {
     "nan": (at(S, (1, 2), math.nan), T, None, ValueError, r"scores must be finite.*; got nan at index \(1, 2\)"),
+    "too large": (at(S.double(), (0, 1), 1.5e308), T, None, ValueError, r"at most 1e\+300 in magnitude; got 1.5e\+308"),
     "inf": (at(S, (0, 1), math.inf), T, None, ValueError, r"got inf at index \(0, 1\)"),
     "-inf": (at(S, (0, 1), -math.inf), T, ALL, ValueError, r"got -inf at index \(0, 1\).*mask=False"),
     "nan in float64": (at(S.double(), (0, 0), math.nan), T, None, ValueError, "got nan"),
@@ -72,8 +73,8 @@ def test_index_in_one_list_is_a_number():
 @pytest.mark.parametrize("update", [PositiveDirect, NegativeDirect, CentralDirect, Hinge])
 @pytest.mark.parametrize(
     ("value", "error"),
-    [(0, ValueError), (-1, ValueError), (math.nan, ValueError), (math.inf, ValueError), ("1", TypeError),
-     (True, TypeError), (None, TypeError), (torch.tensor(1.0), TypeError)],
+    [(0, ValueError), (-1, ValueError), (math.nan, ValueError), (math.inf, ValueError), (1e-320, ValueError),
+     (10**400, ValueError), ("1", TypeError), (True, TypeError), (None, TypeError), (torch.tensor(1.0), TypeError)],
 )  # fmt: skip
 def test_bad_strength_is_refused(update, value, error):
     name = "margin" if update is Hinge else "epsilon"
@@ -97,7 +98,9 @@ def test_bad_reduction_is_refused():
 
 def test_bad_pairs_are_refused():
     score = torch.zeros(3, requires_grad=True)
-    with pytest.raises(ValueError, match=r"away must be a pair \(score, task loss\); got 3"):
+    with pytest.raises(TypeError, match=r"away must be a pair \(score, task loss\); got tensor"):
+        direct_loss(torch.tensor([1.0, 2.0]), (score, 0.0), PositiveDirect(1.0))  # pyright: ignore
+    with pytest.raises(TypeError, match=r"away must be a pair \(score, task loss\); got \("):
         direct_loss((score, 0.0, 1.0), (score, 0.0), PositiveDirect(1.0))
     with pytest.raises(TypeError, match=r"toward\[0\] must be a differentiable score"):
         direct_loss((score, 0.0), (1, 0.0), PositiveDirect(1.0))
@@ -111,3 +114,21 @@ def test_list_longer_than_a_kernel_can_number_is_refused(monkeypatch):
     monkeypatch.setattr(kernels, "LONGEST_LIST", 2)
     with pytest.raises(ValueError, match="a list may have at most 2 items; got 3"):
         AveragePrecisionLoss()(S, T)
+
+
+@pytest.mark.parametrize("update", [1.0, PositiveDirect, None])
+def test_what_is_no_update_is_refused_at_once(update):
+    with pytest.raises(TypeError, match=r"update must be an instance such as PositiveDirect\(1.0\); got"):
+        AveragePrecisionLoss(update)  # pyright: ignore
+
+
+def test_what_is_no_task_is_refused_at_once():
+    with pytest.raises(TypeError, match=r"task must be an instance such as AveragePrecision\(\); got"):
+        StructuredLoss(AveragePrecision, PositiveDirect(1.0))  # pyright: ignore
+    with pytest.raises(TypeError, match="task must be an instance"):
+        StructuredLoss(PositiveDirect(1.0), AveragePrecision())  # pyright: ignore
+
+
+def test_strength_is_kept_as_a_float():
+    assert repr(PositiveDirect(2)) == "PositiveDirect(epsilon=2.0)"
+    assert type(Hinge(3).margin) is float

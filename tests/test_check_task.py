@@ -83,12 +83,34 @@ class MixesTheBatch(Wrapped):
         return Output(features + scores.sum() * 0 + (scores.dim() > 1), loss)
 
 
-class FirstOfTies(Wrapped):
+class DependsOnOrder(Wrapped):
+    """Gives the first item, if its score is 0, a feature: as good an argmax, but not the same when items move."""
+
     def infer(self, scores, target, mask=None):
         features, loss = GOOD.infer(scores, target, mask)
         features = features.clone()
         features[..., 0] += (scores[..., 0] == 0) * (True if mask is None else mask[..., 0]) / 10
         return Output(features, loss)
+
+
+class WrongTruth(Enumerated):
+    def truth(self, scores, target, mask=None):
+        features, loss = GOOD.truth(scores, target, mask)
+        return Output(-features, loss)
+
+
+class NotANumber(Wrapped):
+    def truth(self, scores, target, mask=None):
+        features, loss = GOOD.truth(scores, target, mask)
+        return Output(features * torch.nan, loss)
+
+
+class Single(Enumerated):
+    """Answers in float32: not the best, but not wrong."""
+
+    def infer(self, scores, target, mask=None):
+        features, loss = GOOD.infer(scores, target, mask)
+        return Output(features.float(), loss.float())
 
 
 BROKEN = {
@@ -102,7 +124,9 @@ BROKEN = {
     BlindToMask: "infer gives .* masked",
     FeaturesUnderMask: "truth gives masked items the features",
     MixesTheBatch: "truth gives .* for a list in a batch",
-    FirstOfTies: "infer depends on the order of the items|infer gives",
+    DependsOnOrder: "infer depends on the order of the items",
+    WrongTruth: "truth has features .* but no output with loss 0",
+    NotANumber: "truth must give finite features",
 }
 
 
@@ -115,7 +139,7 @@ def test_broken_task_is_found_and_the_problem_shown(task):
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("task", [Wrapped, Enumerated])
+@pytest.mark.parametrize("task", [Wrapped, Enumerated, Single])
 def test_good_task_passes_with_and_without_enumeration(task):
     check_task(task())
 
@@ -130,11 +154,7 @@ def test_same_seed_finds_the_same_problem():
 
 
 def test_tasks_whose_items_have_an_order_need_not_be_exchangeable():
-    class Ordered(FirstOfTies):
+    class Ordered(DependsOnOrder):
         exchangeable = False
-
-        def infer(self, scores, target, mask=None):
-            features, loss = GOOD.infer(scores, target, mask)
-            return Output(features, loss)
 
     check_task(Ordered())

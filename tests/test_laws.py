@@ -6,7 +6,7 @@ from conftest import MEMBERS, lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from directloss import TASKS, CentralDirect, NegativeDirect, PositiveDirect, StructuredLoss, check_task
+from directloss import TASKS, UPDATES, CentralDirect, NegativeDirect, PositiveDirect, StructuredLoss, check_task
 from directloss.update import TRUTH
 
 members = st.sampled_from(MEMBERS)
@@ -14,7 +14,7 @@ tasks = st.sampled_from([task() for task in TASKS.values()])
 
 
 def gradient(loss, scores, target, mask=None):
-    scores = scores.clone().requires_grad_()
+    scores = scores.detach().requires_grad_()
     value = loss(scores, target, mask)
     (grad,) = torch.autograd.grad(value.sum(), scores)
     return value.detach(), grad
@@ -33,6 +33,10 @@ def expected(task, update, scores, target):
         outputs.append((output, (output.features * scores).sum() + (weight * output.loss if weight != TRUTH else 0)))
     (away, away_value), (toward, toward_value) = outputs
     return update.row.scale * (away_value - toward_value), update.row.scale * (away.features - toward.features)
+
+
+def test_every_update_there_is_is_tried():
+    assert {type(update) for _, update in MEMBERS} == set(UPDATES.values())
 
 
 @pytest.mark.parametrize("task", TASKS.values())
@@ -133,7 +137,8 @@ def test_layout_in_memory_changes_nothing(member, layout):
         "expanded": lambda x: x[:1].expand(8, 8),
     }[layout]
     loss = StructuredLoss(*member, reduction="none")
-    torch.testing.assert_close(loss(view(scores), view(target)), loss(view(scores).clone(), view(target).clone()))
+    plain = view(scores).clone(memory_format=torch.contiguous_format), view(target).clone()
+    torch.testing.assert_close(gradient(loss, view(scores), view(target)), gradient(loss, *plain))
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=str)

@@ -14,7 +14,7 @@ from conftest import MEMBERS
 from torch.library import opcheck
 from torch.utils.data import DataLoader, Dataset
 
-from directloss import AveragePrecisionLoss, PositiveDirect, StructuredLoss, average_precision_loss
+from directloss import AveragePrecisionLoss, PositiveDirect, StructuredLoss, Task, average_precision_loss
 
 SOURCE = Path(__file__).parent.parent / "src"
 
@@ -108,6 +108,31 @@ def test_autocast_gives_a_float32_loss_as_torch_does(dtype):
     (grad,) = torch.autograd.grad(2.0**10 * value, layer.weight)  # as a GradScaler would
     assert torch.isfinite(grad).all()
     assert grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("member", MEMBERS, ids=str)
+def test_autocast_changes_neither_value_nor_gradient(member, dtype):
+    scores, target = problem(4, 500, dtype=torch.float32)
+    loss = StructuredLoss(*member)
+    want = loss(scores, target)
+    with torch.autocast("cpu", dtype=dtype):
+        got = loss(scores, target)
+    torch.testing.assert_close(got, want)
+    scale = 65536.0  # where a GradScaler starts
+    torch.testing.assert_close(torch.autograd.grad(scale * got, scores), torch.autograd.grad(scale * want, scores))
+
+
+def test_tensors_without_data_get_a_loss_without_data():
+    scores, target = problem(2, 9)
+    assert AveragePrecisionLoss()(scores.detach().to("meta"), target.to("meta")).device.type == "meta"
+
+
+def test_repr_shows_a_task_of_your_own():
+    class Mine(Task):
+        infer = infer_augmented = truth = None  # pyright: ignore
+
+    assert repr(StructuredLoss(Mine(), PositiveDirect(1.0))).startswith("StructuredLoss(task=Mine(), ")
 
 
 def test_small_gradients_survive_float16_under_a_scaled_loss():

@@ -4,6 +4,9 @@ import ast
 from pathlib import Path
 
 import directloss
+from directloss import update
+from directloss.kernels import average_precision as kernels
+from directloss.tasks import average_precision
 
 SOURCE = Path(directloss.__file__).parent
 
@@ -75,6 +78,11 @@ def test_every_module_has_a_place_and_says_why_it_exists():
     for parts, tree in modules():
         assert parts[0] in LAYERS, f"{parts[0]} has no layer"
         assert ast.get_docstring(tree), f"{'.'.join(parts)} has no docstring"
+
+
+def test_kernels_and_updates_mean_the_same_by_their_weights():
+    assert update.TRUTH == kernels.TRUTH
+    assert average_precision.NOTHING == kernels.NOTHING
 
 
 def test_public_names():

@@ -135,6 +135,11 @@ def test_general_entry_point_is_the_loss_for_a_linear_score(update):
     torch.testing.assert_close(torch.autograd.grad(general, scores), torch.autograd.grad(special, scores))
 
 
+def test_general_entry_point_of_no_examples_is_zero():
+    none = torch.zeros(0, requires_grad=True)
+    assert direct_loss((none, none), (none, none), PositiveDirect(1.0)) == 0
+
+
 def test_general_entry_point_trains_a_score_that_no_score_tensor_holds():
     """F(x, y, w) = a network of input and output together; three outputs, L = 1 for the wrong ones."""
     torch.manual_seed(0)

@@ -17,6 +17,7 @@ __all__ = [
     "check_finite",
     "check_length",
     "check_lists",
+    "check_parts",
     "check_positive",
     "check_reduction",
     "check_scored",
@@ -25,14 +26,15 @@ __all__ = [
 ]
 
 REDUCTIONS = ("mean", "sum", "none")
+LARGEST_SCORE = 1e300
 
 
 def check_positive(name: str, value: float) -> float:
     """Return value as a float if it is a finite number above 0."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number above 0; got {value!r} of type {type(value).__name__}. Pass a float.")
-    if not (0 < value < math.inf):
-        raise ValueError(f"{name} must be finite and above 0; got {value!r}. Start from {name}=1.0.")
+    if not 1e-100 < value < 1e100:
+        raise ValueError(f"{name} must be finite and above 0, from 1e-100 to 1e100; got {value!r}. Start from 1.0.")
     return float(value)
 
 
@@ -48,8 +50,19 @@ def check_weight(weight: float) -> float:
 def check_reduction(reduction: str) -> str:
     """Return reduction if it is one."""
     if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction must be one of {', '.join(map(repr, REDUCTIONS))}; got {reduction!r}.")
+        names = ", ".join(map(repr, REDUCTIONS))
+        raise ValueError(f"reduction must be one of {names}; got {reduction!r}. For one value per list pass 'none'.")
     return reduction
+
+
+def check_parts(task: object, update: object) -> None:
+    """A loss is made of a task and an update, instances both."""
+    for name, value, attribute, example in (
+        ("task", task, "infer_augmented", "AveragePrecision()"),
+        ("update", update, "row", "PositiveDirect(1.0)"),
+    ):
+        if isinstance(value, type) or not hasattr(value, attribute):
+            raise TypeError(f"{name} must be an instance such as {example}; got {value!r}. Pass {name}={example}.")
 
 
 def check_lists(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
@@ -97,13 +110,13 @@ def check_values(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
 
 
 def check_finite(scores: Tensor, mask: Tensor | None) -> None:
-    """Valid scores are finite."""
-    finite = torch.isfinite(scores)
+    """Valid scores are finite, and small enough for sums of their differences to be so."""
+    finite = scores.abs() <= LARGEST_SCORE if scores.dtype == torch.float64 else torch.isfinite(scores)
     if not finite.all():
         _refuse_first(
             ~finite if mask is None else mask & ~finite,
             scores,
-            "scores must be finite where valid",
+            f"scores must be finite where valid, and at most {LARGEST_SCORE:g} in magnitude",
             "Mask the item out (mask=False), or look for the overflow or division that made it.",
         )
 
@@ -131,16 +144,19 @@ def _refuse_first(wrong: Tensor, values: Tensor, expected: str, cure: str) -> No
 
 def check_scored(name: str, scored: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Return the score and the task loss of an output, the loss detached."""
-    if len(scored) != 2:
-        raise ValueError(f"{name} must be a pair (score, task loss); got {len(scored)} values.")
+    if not isinstance(scored, tuple | list) or len(scored) != 2:
+        raise TypeError(f"{name} must be a pair (score, task loss); got {scored!r}. Pass ({name}_score, {name}_loss).")
     score, loss = scored
     if not isinstance(score, Tensor) or not score.is_floating_point():
-        raise TypeError(f"{name}[0] must be a differentiable score, a floating-point tensor; got {score!r}.")
+        raise TypeError(
+            f"{name}[0] must be a differentiable score, a floating-point tensor; got {score!r}. "
+            "Pass what the network gives for this output."
+        )
     loss = torch.as_tensor(loss, dtype=score.dtype, device=score.device).detach()
     if loss.shape not in (score.shape, torch.Size()):
         raise ValueError(
             f"{name} has a score of shape {tuple(score.shape)} but a task loss of shape {tuple(loss.shape)}; "
-            "both must have one value per example."
+            "both must have one value per example. Pass L(y) of each example, not its mean."
         )
     return score, loss
 
@@ -150,5 +166,5 @@ def check_alike(away: Tensor, toward: Tensor) -> None:
     if away.shape != toward.shape:
         raise ValueError(
             f"away has scores of shape {tuple(away.shape)} but toward of shape {tuple(toward.shape)}; both must have "
-            "one value per example."
+            "one value per example. Score both outputs for the same batch."
         )

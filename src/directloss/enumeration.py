@@ -13,6 +13,11 @@ __all__ = ["TaskError", "check_task"]
 TOLERANCE = 1e-9
 
 
+def _tolerance(output: Output) -> float:
+    """How far an oracle's numbers may be off: float64 is expected, float32 tolerated."""
+    return TOLERANCE if output.features.dtype == output.loss.dtype == torch.float64 else 1e-6
+
+
 class TaskError(Exception):
     """A task breaks a law; the message says which, and for which scores and target."""
 
@@ -29,18 +34,18 @@ class _Problem(NamedTuple):
         """F + weight·L of one output or a stack of them."""
         return (output.features.double() * self.scores).sum(-1) + weight * output.loss.double()
 
-    @property
-    def slack(self) -> float:
-        return TOLERANCE * (1 + self.scores.abs().max().item() + abs(self.weight))
+    def slack(self, output: Output) -> float:
+        """How far the objective of an output may be off."""
+        return _tolerance(output) * (1 + self.scores.abs().max().item() + abs(self.weight))
 
 
 def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int = 0) -> None:
     """Try a task on random small lists; raise `TaskError` on the first law it breaks, in words.
 
-    The laws: features have the shape of scores and losses that of the batch; losses lie in [0, 1] and the truth has
-    loss 0; no output beats an oracle's, and no oracle claims more than any output has; a batch gives what its lists
-    give; masked items change nothing and get no feature; permuting the items permutes the features (where the task is
-    exchangeable). Scores come with ties and heavy tails, weights with both signs, from 1e-3 to 1e3.
+    The laws: features have the shape of scores and losses that of the batch; losses lie in [0, 1]; the truth has loss 0
+    and the score of such an output; no output beats an oracle's, and no oracle claims more than any output has; a batch
+    gives what its lists give; masked items change nothing and get no feature; permuting the items permutes the features
+    (where the task is exchangeable). Scores come with ties and heavy tails, weights with both signs, from 1e-3 to 1e3.
 
     "No output" means all of `task.outputs(target)` where the task has that method. Otherwise it means those outputs
     that the oracles themselves give for other scores, which finds most mistakes but not all.
@@ -114,7 +119,9 @@ def _check_losses(task: Task, problem: _Problem) -> None:
             _fail(task, oracle, f"must give features of shape {tuple(problem.scores.shape)} and a loss of shape (), "
                   f"one value per list, but gives {shapes}.", problem)  # fmt: skip
         loss = got.loss.item()
-        if not -TOLERANCE <= loss <= 1 + TOLERANCE:
+        if not got.features.isfinite().all():
+            _fail(task, oracle, f"must give finite features, but gives {got.features.tolist()}.", problem)
+        if not -TOLERANCE <= loss <= 1 + _tolerance(got):
             _fail(task, oracle, f"must give a loss in [0, 1], but gives {loss}.", problem)
         if oracle == "truth" and abs(loss) > TOLERANCE:
             _fail(task, oracle, f"must have loss 0, but has {loss}.", problem)
@@ -124,27 +131,39 @@ def _check_optimal(task: Task, problem: _Problem, outputs: Output, exhaustive: b
     oracles = _oracles(task, problem.weight)
     for oracle, weight in (("infer", 0.0), ("infer_augmented", problem.weight)):
         got = oracles[oracle](problem.scores, problem.target)
-        loss = got.loss.item()
+        loss, slack = got.loss.item(), problem.slack(got)
         value = problem.objective(got, weight).item()
         values = problem.objective(outputs, weight)
         best = int(values.argmax())
-        if value < values[best] - problem.slack:
+        if value < values[best] - slack:
             _fail(task, oracle, f"is not optimal: its output has features {got.features.tolist()}, loss {loss} and F + "
                   f"{weight!r}·L = {value}, but the output with features {outputs.features[best].tolist()} and loss "
                   f"{outputs.loss[best].item()} reaches {values[best].item()}.", problem)  # fmt: skip
-        if exhaustive and value > values[best] + problem.slack:
+        if exhaustive and value > values[best] + slack:
             _fail(task, oracle, f"claims F + {weight!r}·L = {value}, with features {got.features.tolist()} and loss "
                   f"{loss}, but no output has more than {values[best].item()}.", problem)  # fmt: skip
-        optimal = outputs.loss[values > values[best] - problem.slack]
+        optimal = outputs.loss[values > values[best] - slack]
         unique = len(problem.scores.unique()) == len(problem.scores) and optimal.max() - optimal.min() < TOLERANCE
-        if exhaustive and unique and abs(loss - optimal[0].item()) > TOLERANCE:  # with ties, a task has its own rule
+        if (
+            exhaustive and unique and abs(loss - optimal[0].item()) > _tolerance(got)
+        ):  # with ties, a task has its own rule
             _fail(task, oracle, f"gives loss {loss}, but its output has loss {optimal[0].item()}.", problem)
+
+    if exhaustive:
+        truth = oracles["truth"](problem.scores, problem.target)
+        value = problem.objective(truth, 0.0).item()
+        right = problem.objective(outputs, 0.0)[outputs.loss.abs() <= TOLERANCE]
+        slack = problem.slack(truth)
+        if not (len(right) and right.min() - slack <= value <= right.max() + slack):
+            _fail(task, "truth", f"has features {truth.features.tolist()} and F = {value}, but no output with loss 0 "
+                  "has that.", problem)  # fmt: skip
 
 
 def _differ(one: Output, other: Output) -> bool:
+    atol = _tolerance(one)
     return not (
-        torch.allclose(one.features, other.features, rtol=0, atol=TOLERANCE)
-        and torch.allclose(one.loss, other.loss, rtol=0, atol=TOLERANCE)
+        torch.allclose(one.features, other.features, rtol=0, atol=atol)
+        and torch.allclose(one.loss, other.loss, rtol=0, atol=atol)
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .checks import check_alike, check_lists, check_reduction, check_scored
+from .checks import check_alike, check_lists, check_parts, check_reduction, check_scored
 from .task import Task
 from .tasks.average_precision import AveragePrecision
 from .update import PositiveDirect, Update
@@ -22,11 +22,15 @@ def structured_loss(
     task: Task, update: Update, scores: Tensor, target: Tensor, mask: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
     """The loss of an update on a task; see `StructuredLoss`."""
+    check_parts(task, update)
     check_reduction(reduction)
     check_lists(scores, target, mask)
-    if scores.dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled(scores.device.type):
-        scores = scores.float()  # as torch's own losses do
-    contrast = task.contrast(scores.detach(), target, update.row, mask)
+    device = scores.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):  # at least float32 throughout, as torch's own losses
+            scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+            return structured_loss(task, update, scores, target, mask, reduction)
+    contrast = task.contrast(scores, target, update.row, mask)
     values = torch.linalg.vecdot(scores.to(contrast.gradient.dtype), contrast.gradient)  # for the graph
     values.detach().copy_(contrast.value)  # for the value: exact, and not NaN where a masked item is
     if reduction == "sum":
@@ -57,6 +61,7 @@ class StructuredLoss(nn.Module):
 
     def __init__(self, task: Task, update: Update, reduction: str = "mean") -> None:
         super().__init__()
+        check_parts(task, update)
         self.task = task
         self.update = update
         self.reduction = check_reduction(reduction)
@@ -105,4 +110,6 @@ def direct_loss(away: Sequence[Any], toward: Sequence[Any], update: Update, redu
     toward_score, toward_loss = check_scored("toward", toward)
     check_alike(away_score, toward_score)
     values = update.row.value(away_score - toward_score, away_loss, toward_loss)
-    return {"mean": values.mean, "sum": values.sum, "none": values.clone}[reduction]()
+    if reduction == "none":
+        return values
+    return values.sum() if reduction == "sum" else values.sum() / max(values.numel(), 1)

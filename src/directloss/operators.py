@@ -65,6 +65,7 @@ def _watched(scores: Tensor) -> bool:
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
         or type(scores) is not Tensor
+        or scores.device.type == "meta"
     )
 
 

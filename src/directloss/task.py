@@ -71,12 +71,15 @@ class Task(ABC):
 
         A task whose outputs share work, as sorting, or that counts fewer lists, says so here.
         """
-        scores, target, mask = valid_lists(scores, target, mask)
+        scores, target, mask = valid_lists(scores.detach(), target, mask)
         away = self._output(row.away, scores, target, mask)
         toward = self._output(row.toward, scores, target, mask)
         features = away.features - toward.features
         score = (scores * features).sum(-1)
         return Contrast(row.scale * features, row.value(score, away.loss, toward.loss), mask.any(-1))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
     def _output(self, weight: float, scores: Tensor, target: Tensor, mask: Tensor) -> Output:
         if weight == 0:

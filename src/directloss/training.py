@@ -16,11 +16,10 @@ def train(
     *,
     learning_rate: float,
     iterations: int,
-    weight_decay: float = 0.0,
     after: Callable[[int], object] = lambda iteration: None,
 ) -> None:
     """Train the network with Adam, the whole set as one batch; call `after` with the number of finished iterations."""
-    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
+    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, fused=True)
     for iteration in range(iterations):
         optimizer.zero_grad()
         loss(network(inputs).squeeze(-1), target).backward()

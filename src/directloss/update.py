@@ -58,7 +58,7 @@ class PositiveDirect:
     epsilon: float
 
     def __post_init__(self) -> None:
-        check_positive("epsilon", self.epsilon)
+        object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
 
     @property
     def row(self) -> Row:
@@ -72,7 +72,7 @@ class NegativeDirect:
     epsilon: float
 
     def __post_init__(self) -> None:
-        check_positive("epsilon", self.epsilon)
+        object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
 
     @property
     def row(self) -> Row:
@@ -86,7 +86,7 @@ class CentralDirect:
     epsilon: float
 
     def __post_init__(self) -> None:
-        check_positive("epsilon", self.epsilon)
+        object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
 
     @property
     def row(self) -> Row:
@@ -100,7 +100,7 @@ class Hinge:
     margin: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("margin", self.margin)
+        object.__setattr__(self, "margin", check_positive("margin", self.margin))
 
     @property
     def row(self) -> Row:

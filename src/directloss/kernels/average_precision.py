@@ -1,4 +1,4 @@
-"""Exact inference for average precision at the cost of a sort.
+"""Exact inference for average precision in near-linear time after a sort.
 
 A list has positives a_1 ≥ … ≥ a_P and negatives b_1 ≥ … ≥ b_M. A ranking interleaves them: c_i negatives stand above
 positive i, p_j positives above negative j, both non-decreasing. Its score is F = 1/(PM) Σ_ij ±(a_i − b_j), plus where i
@@ -575,9 +575,9 @@ def _augment_down(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, 
             count += 1
         high[i] = count
         band += count
-    sums = np.zeros(M + 1)
-    for j in range(M):
-        sums[j + 1] = sums[j] + b[j]
+    sums = np.zeros(M + 1)  # up to a constant; from the small end, or one large score would drown all behind it
+    for j in range(count - 1, -1, -1):
+        sums[j] = sums[j + 1] - b[j]
     detail = _DETAIL
     while band > 0:
         rest = _clamp(a, b, sums, kappa, low, high)

@@ -104,7 +104,7 @@ class AveragePrecision(Task):
 
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
         """Both outputs from one sort."""
-        return Contrast(*_average_precision(scores, target, mask, *row))
+        return Contrast(*_average_precision(scores.detach(), target, mask, *row))
 
     def outputs(self, target: Tensor) -> Output:
         """Every order of the items, each with its pairs and precisions counted one by one."""
