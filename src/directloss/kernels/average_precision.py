@@ -653,8 +653,8 @@ def average_precision_contrast(
     gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
     value: NDArray[np.floating],  # [B] zeros; gets scale·((F + away·L)(y_away) − (F + toward·L)(y_toward))
     counted: NDArray[np.bool_],  # [B] written: whether the list has a pair
-    values: NDArray[np.float64],  # [N] scratch
-    counts: NDArray[np.float64],  # [N] zeros, and left so
+    values: NDArray[np.float64],  # [N] scratch, as are the next two
+    counts: NDArray[np.float64],  # [N]
     scratch: NDArray[np.int32],  # [N]
 ) -> None:
     """Contrast argmax F + away·L with argmax F + toward·L in every list; one without a pair is left at zero.
@@ -680,6 +680,7 @@ def average_precision_contrast(
             _unpack(ranked[:n], values[:n], scratch[:n])
         a, b = values[:P], values[P:n]
         above = scratch[:P]
+        counts[:n] = 0.0
         loss = _add_output(a, b, away, 1.0, above, counts)
         weighted = away * loss if away != TRUTH else 0.0
         if toward != NOTHING:
@@ -692,5 +693,4 @@ def average_precision_contrast(
         for m in range(n):
             gradient[k, ranked[m] & _INDEX] = scale * share * counts[m]
             score += counts[m] * (values[m] - values[0])  # counts sum to zero: a shift of all scores changes nothing
-            counts[m] = 0.0
         value[k] = scale * (share * score + weighted) if toward != NOTHING else loss
