@@ -6,7 +6,7 @@ precision. The expectation of the direct gradient is a fine sum over z. Scores a
 from a small network: the case that the paper adds to the linear one.
 
 The parameters are chosen, not drawn: the first of some twenty random ones whose scores cross well inside the density,
-steeply, and far enough apart for ε = 0.2 to be small already. Where scores nearly touch, or never cross, the same limits
+steeply, and far enough apart for ε = 0.2 to be small already. Where scores nearly touch, or never cross, the limits
 need a much smaller ε than the sum over z resolves; most random parameters are of that kind.
 """
 
