@@ -3,20 +3,12 @@
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from directloss.experiments.methods import smooth_ap
 from directloss.kernels.average_precision_reference import average_precision_reference
 
 __all__ = ["reference_dp", "smooth_ap", "soft_ap"]
-
-
-def smooth_ap(scores: Tensor, target: Tensor, temperature: float = 0.01) -> Tensor:
-    """Smooth-AP (Brown et al., ECCV 2020): ranks as sums of sigmoids over all pairs; O(PN) time and memory."""
-    above = torch.sigmoid((scores.unsqueeze(0) - scores[target].unsqueeze(1)) / temperature)
-    rank = above.sum(1) + 0.5  # an item is above itself by sigmoid(0)
-    rank_among_positives = above[:, target].sum(1) + 0.5
-    return 1 - (rank_among_positives / rank).mean()
 
 
 def soft_ap() -> Callable[[Tensor, Tensor], Tensor] | None:

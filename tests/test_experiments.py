@@ -1,17 +1,34 @@
-"""The label-noise experiment, in small: data as the paper says, and a table at the end."""
+"""The experiments: data as the paper says, grids of one size, choices and verdicts as their rules say."""
 
-import json
+import dataclasses
 
 import pytest
 import torch
 
 from directloss.data.label_noise import flip_labels
-from directloss.data.synthetic import two_shells
-from directloss.experiments import label_noise
+from directloss.data.synthetic import ranked_by_teacher, separable, two_shells
+from directloss.experiments import EXPERIMENTS
+from directloss.experiments.experiment import Comparison
+from directloss.experiments.methods import METHODS, smooth_ap
+from directloss.experiments.summary import claim, compare
+from directloss.experiments.sweep import choose, grid
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_a_fifth_ranks_at_the_top_of_the_teacher():
+    inputs, target = ranked_by_teacher(2000, generator())
+    assert inputs.shape == (2000, 10)
+    assert target.sum() == 400
+    again = ranked_by_teacher(2000, generator())
+    assert torch.equal(inputs, again[0])
+    assert torch.equal(target, again[1])
 
 
 def test_two_shells_are_apart():
-    inputs, target = two_shells(1000, torch.Generator().manual_seed(0))
+    inputs, target = two_shells(1000, generator())
     norms = inputs.square().sum(-1)
     assert inputs.shape == (1000, 10)
     assert (norms[target] > 1200).all()
@@ -20,42 +37,126 @@ def test_two_shells_are_apart():
     assert 0.25 < target.float().mean() < 0.45
 
 
+def test_separable_data_is_separable_and_overlap_strikes_the_nearest():
+    direction = torch.nn.functional.normalize(torch.ones(10), dim=0)
+    inputs, target = separable(2000, direction, generator())
+    height = inputs @ direction
+    assert height[target].min() - height[~target].max() > 0.2
+    assert 0.15 < target.float().mean() < 0.25
+    inputs, target = separable(2000, direction, generator(), overlapping=0.3)
+    height = inputs @ direction - 0.84
+    wrong = target != (height > 0)
+    assert abs(wrong.float().mean() - 0.15) < 0.03
+    assert height[wrong].abs().max() <= height.abs().sort().values[599]
+
+
 def test_labels_flip_at_the_given_rate():
     target = torch.zeros(20_000, dtype=torch.bool)
-    generator = torch.Generator().manual_seed(0)
-    assert not flip_labels(target, 0.0, generator).any()
-    assert flip_labels(target, 1.0, generator).all()
-    assert abs(flip_labels(target, 0.2, generator).float().mean() - 0.2) < 0.01
+    assert not flip_labels(target, 0.0, generator()).any()
+    assert flip_labels(target, 1.0, generator()).all()
+    assert abs(flip_labels(target, 0.2, generator()).float().mean() - 0.2) < 0.01
     with pytest.raises(ValueError, match="rate must be a probability; got 20"):
-        flip_labels(target, 20, generator)
+        flip_labels(target, 20, generator())
 
 
-def test_run_learns_and_repeats_itself():
-    config = label_noise.Config("pos-AP", 0.0, 0, strength=1.0, learning_rate=0.01, iterations=60)
-    state = torch.random.get_rng_state()
-    result = label_noise.run(config)
-    assert result.test > 0.9
-    assert label_noise.run(config) == result
-    assert (torch.random.get_rng_state() == state).all()
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_each_network_its_own_value_and_gradient(name):
+    scores = torch.randn((3, 40), generator=generator()).requires_grad_()
+    target = torch.rand(40, generator=generator(1)) < 0.3
+    values = METHODS[name].loss(scores, target, 0.7)
+    assert values.shape == (3,)
+    values[1].backward()
+    assert (scores.grad[[0, 2]] == 0).all()
+    alone = METHODS[name].loss(scores[1:2].detach(), target, 0.7)
+    torch.testing.assert_close(values[1:2].detach(), alone)
 
 
-def test_command_prints_a_row_for_every_method_and_writes_what_it_prints(capsys, tmp_path):
-    files = ["--json", str(tmp_path / "new" / "a.json"), "--figure", str(tmp_path / "a.svg")]
-    assert label_noise.main(["--seeds", "1", "--iterations", "3", "--noise", "0", "0.2", *files]) == 0
-    printed = capsys.readouterr().out
-    for method in label_noise.METHODS:
-        assert method in printed
-    assert "20%" in printed
-    records = json.loads((tmp_path / "new" / "a.json").read_text())["records"]
-    assert len(records) == 2 * len(label_noise.METHODS)
-    for record in records:
-        assert f"{record['mean']:.3f}" in printed
-    assert "<svg" in (tmp_path / "a.svg").read_text()
-    assert not list(tmp_path.rglob("*.partial"))
+def test_smooth_ap_counts_pairs_and_goes_to_average_precision():
+    from sklearn.metrics import average_precision_score
+
+    scores = torch.randn(50, generator=generator(), dtype=torch.float64)
+    target = torch.rand(50, generator=generator(1)) < 0.3
+    expected = 0.0
+    for i in target.nonzero():
+        above = torch.sigmoid((scores - scores[i]) / 0.3)
+        above[i] = 0
+        expected += (1 + above[target].sum()) / (1 + above.sum())
+    torch.testing.assert_close(smooth_ap(scores, target, 0.3), 1 - expected / target.sum())
+    assert abs(1 - smooth_ap(scores, target, 1e-6) - average_precision_score(target, scores)) < 1e-6
 
 
-@pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--noise", "20"], ["--iterations", "-1"]])
-def test_command_refuses_bad_options(arguments, capsys):
-    with pytest.raises(SystemExit):
-        label_noise.main(arguments)
-    assert arguments[0] in capsys.readouterr().err
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda experiment: experiment.name)
+class TestExperiment:
+    def test_every_method_has_as_many_settings(self, experiment):
+        for preset in experiment.presets:
+            configs = experiment.configs(preset, None)
+            assert len({len(set(config.settings)) for config in configs}) == 1, preset
+            assert len(set(configs)) == len(configs)
+            assert len({config.label for config in configs}) == len(configs)
+        assert len({config.seed for config in experiment.configs("paper", None)}) >= 10
+
+    def test_run_repeats_itself_and_leaves_the_random_state_alone(self, experiment):
+        config = dataclasses.replace(experiment.configs("quick", 1)[0], samples=100, iterations=25)
+        state = torch.random.get_rng_state()
+        told = []
+        result = experiment.run(config, told.append)
+        assert told[-1] == 1.0
+        assert experiment.run(config, lambda share: None) == result
+        assert (torch.random.get_rng_state() == state).all()
+        assert result["iterations"] == list(range(26))
+        for name in ("train", "test"):
+            assert len(result[name]) == 26
+            assert all(len(row) == len(config.settings) for row in result[name])
+            assert all(0 <= value <= 1 for row in result[name] for value in row)
+
+    def test_methods_learn_what_they_are_meant_to(self, experiment):
+        configs = experiment.configs("quick", 1)
+        (config,) = [c for c in configs if c.method == "pos-AP" and getattr(c, "batch", None) is None
+                     and getattr(c, "noise", 0) == 0 and getattr(c, "initialisation", "he") == "he"
+                     and getattr(c, "model", "linear") == "linear"]  # fmt: skip
+        result = experiment.run(dataclasses.replace(config, iterations=100), lambda share: None)
+        best = choose(result, "train").setting
+        assert result["test"][-1][best] > 0.75
+        assert result["test"][-1][best] > result["test"][0][best] + 0.2
+
+
+def test_grid_gives_a_method_without_strength_more_step_sizes():
+    ours, theirs = (grid(method, (1.0, 10.0, 100.0), (0.01, 0.1), (0.0, 1.0)) for method in ("pos-AP", "per-AP"))
+    assert len(ours) == len(theirs) == 12
+    assert len({setting.learning_rate for setting in ours}) == 2
+    assert {setting.learning_rate for setting in theirs} > {0.3, 0.00333}
+
+
+def test_choice_takes_the_best_end_or_the_best_checkpoint():
+    result = {"train": [[0.1, 0.2], [0.3, 0.9], [0.5, 0.4]]}
+    assert choose(result, "train") == (0, 2)
+    assert choose(result, "train", early_stopping=True) == (1, 1)
+
+
+def outcomes(*differences):
+    return {
+        ("v", 0.0, "a"): dict(enumerate(differences)),
+        ("v", 0.0, "b"): dict.fromkeys(range(len(differences)), 0.0) | {99: 1.0},
+    }
+
+
+def test_comparison_is_paired_over_the_seeds_that_both_have():
+    (found,) = compare(outcomes(1.0, 2.0, 3.0), "v", 0.0, "a", "b", "a − b")
+    assert found == ("a − b", 2.0, pytest.approx(1 / 3**0.5), 3)
+    assert compare(outcomes(1.0, 2.0), "v", 0.0, "a", "b", "") == []
+    assert compare({}, "v", 0.0, "a", "b", "") == []
+
+
+@pytest.mark.parametrize(
+    ("means", "verdict"),
+    [
+        ([0.3, 0.5], "holds"),
+        ([0.3, 0.1], "holds in part"),
+        ([0.3, -0.9], "holds in part"),
+        ([0.3, 0.1, -0.9], "does not hold"),
+        ([0.2], "does not hold"),
+        ([], "too few seeds to say"),
+    ],
+)
+def test_verdict_follows_its_rule(means, verdict):
+    assert claim("", [Comparison("", mean, 0.1, 5) for mean in means]).verdict == verdict

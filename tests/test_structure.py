@@ -19,13 +19,19 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "enumeration": 3,
     "tasks": 3,
     "loss": 4,
+    "networks": 0,
     "data": 5,
     "training": 5,
     "experiments": 6,
-    "__init__": 7,
+    "store": 7,
+    "execution": 8,
+    "report": 8,
+    "cli": 9,
+    "__main__": 10,
+    "__init__": 10,
 }
 CORE = {"checks", "kernels", "operators", "update", "task", "enumeration", "tasks", "loss", "__init__"}
-EXTRAS = {"sklearn", "matplotlib", "rich"}
+EXTRAS = {"sklearn", "matplotlib", "rich", "typer", "joblib", "ray"}
 
 
 def modules():

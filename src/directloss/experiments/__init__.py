@@ -1,1 +1,11 @@
-"""The paper's experiments, one file each: a Config, and run(config) -> Result. Needs the extra `experiments`."""
+"""Experiments: one file a table or figure of the paper, and those that answer a question it leaves."""
+
+from . import label_noise, separable, synthetic
+from .experiment import Experiment
+
+__all__ = ["EXPERIMENTS"]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (synthetic, label_noise, separable)
+}
+"""By name, for the command line, the report and the tests."""

@@ -1,0 +1,236 @@
+"""The command line: reproduce, report, bench, check, list."""
+
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from .enumeration import TaskError, check_task
+from .execution import BACKENDS, Failure, Notes, execute
+from .experiments import EXPERIMENTS
+from .loss import AveragePrecisionLoss
+from .report import gather, html, markdown, records
+from .store import Store, plain, write_whole
+from .tasks import TASKS
+from .update import UPDATES
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Train on the metric itself: reproduce the paper's experiments, look at them, check a task of your own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+console = Console()
+errors = Console(stderr=True, soft_wrap=True)
+
+
+def _refuse(message: str) -> typer.Exit:
+    errors.print(message, style="red", markup=False, highlight=False)
+    return typer.Exit(2)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _progress(total: int, done: int) -> Iterator[tuple[Any, Any]]:
+    """Bars for the whole and for every run under way; yields what to call after a run, and what hears the notes."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
+        whole = progress.add_task("all runs", total=total, completed=done)
+        ended = threading.Event()
+        threads: list[threading.Thread] = []
+
+        def watch(notes: Notes) -> None:
+            bars: dict[str, Any] = {}
+            while not ended.wait(0.3):
+                under_way = dict(notes.read())
+                for label in bars.keys() - under_way.keys():
+                    progress.remove_task(bars.pop(label))
+                for label, share in under_way.items():
+                    if label not in bars:
+                        bars[label] = progress.add_task(f"  {label}", total=100)
+                    progress.update(bars[label], completed=round(100 * share))
+
+        def listen(notes: Notes) -> None:
+            threads.append(threading.Thread(target=watch, args=(notes,), daemon=True))
+            threads[-1].start()
+
+        try:
+            yield lambda: progress.advance(whole), listen
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
+
+
+@app.command()
+def reproduce(
+    experiments: Annotated[list[str], typer.Argument(help=f"One or more of: {', '.join(EXPERIMENTS)}.")],
+    preset: Annotated[str, typer.Option(help="quick: a minute or two; paper: the full study.")] = "quick",
+    out: Annotated[Path, typer.Option(help="Folder that keeps the runs and the report.")] = Path("runs"),
+    jobs: Annotated[int, typer.Option(min=0, help="Processes, one core each; 0: as many as cores.")] = 0,
+    backend: Annotated[str, typer.Option(help="loky: this machine; ray: a Ray cluster.")] = "loky",
+    address: Annotated[str | None, typer.Option(help="Of the Ray cluster; without it a local one is started.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, if not as many as the preset has.")] = None,
+) -> None:
+    """Run experiments of the paper and write their report.
+
+    A run that is in the folder already is not run again, so the same command goes on where it was stopped.
+    """
+    for name in experiments:
+        if name not in EXPERIMENTS:
+            raise _refuse(f"There is no experiment {name!r}. There are: {', '.join(EXPERIMENTS)}.")
+        if preset not in EXPERIMENTS[name].presets:
+            raise _refuse(f"{name} has no preset {preset!r}. It has: {', '.join(EXPERIMENTS[name].presets)}.")
+    if backend not in BACKENDS:
+        raise _refuse(f"There is no backend {backend!r}. There are: {', '.join(BACKENDS)}.")
+    if address and backend != "ray":
+        raise _refuse("--address is where a Ray cluster is. Add --backend ray.")
+    if out.exists() and not out.is_dir():
+        raise _refuse(f"--out {out} is a file. Name a folder.")
+    failures = sum(_run(name, preset, out, jobs or _cores(), backend, address, seeds) for name in experiments)
+    _write_report(out, None, None)
+    if failures:
+        errors.print(f"{failures} runs failed; the same command tries them again.", style="red")
+        raise typer.Exit(1)
+
+
+def _run(name: str, preset: str, out: Path, jobs: int, backend: str, address: str | None, seeds: int | None) -> int:
+    """Run what is missing; return how many failed."""
+    experiment = EXPERIMENTS[name]
+    store = Store(out / name / preset, name, experiment.version)
+    there = store.runs()
+    for text in store.set_aside:
+        errors.print(text, style="yellow", markup=False, highlight=False)
+    configs = experiment.configs(preset, seeds)
+    missing = [config for config in configs if store.path(plain(config)) not in there]
+    done = len(configs) - len(missing)
+    if not missing:
+        console.print(f"{name}, {preset} preset: all {len(configs)} runs are in {store.folder} already.")
+        return 0
+    console.print(f"{name}, {preset} preset: {len(missing)} of {len(configs)} runs to do, {jobs} at a time.")
+    AveragePrecisionLoss()(*_tiny())  # compiles the kernels once, before several processes would
+    failures = 0
+    try:
+        with _progress(len(configs), done) as (advance, listen):
+            for run in execute(name, missing, jobs, backend, address, listen):
+                if isinstance(run, Failure):
+                    failures += 1
+                    errors.print(f"failed: {run.message}", style="red", markup=False, highlight=False)
+                else:
+                    store.write(run)
+                    done += 1
+                advance()
+    except KeyboardInterrupt:
+        errors.print(f"Stopped. {done} of {len(configs)} runs are kept in {store.folder}; the same command goes on.")
+        raise typer.Exit(130) from None
+    except ModuleNotFoundError as error:
+        raise _refuse(f"{error.name} is missing; install it with: pip install 'directloss[{backend}]'") from None
+    except ConnectionError as error:
+        raise _refuse(f"No Ray cluster answers: {error}") from None
+    return failures
+
+
+def _tiny() -> Any:
+    import torch
+
+    return torch.tensor([1.0, 0.0]), torch.tensor([True, False])
+
+
+def _write_report(folder: Path, page: Path | None, flat: Path | None) -> None:
+    sections = gather(folder)
+    if not sections:
+        raise _refuse(f"There are no runs in {folder}. Make some: directloss reproduce synthetic --out {folder}")
+    for section in sections:
+        for text in section.set_aside:
+            errors.print(text, style="yellow", markup=False, highlight=False)
+    page = page or folder / "report.html"
+    write_whole(page, html(sections))
+    text = markdown(sections)
+    write_whole(page.with_suffix(".md"), text)
+    print(markdown(sections, details=False))
+    if flat:
+        write_whole(flat, records(sections))
+        console.print(f"Numbers: {flat}", soft_wrap=True)
+    console.print(f"Report: {page} (all tables as Markdown: {page.with_suffix('.md')})", soft_wrap=True)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder that keeps the runs.")],
+    page: Annotated[Path | None, typer.Option("--html", help="The page; FOLDER/report.html if not given.")] = None,
+    flat: Annotated[Path | None, typer.Option("--json", help="Also write all numbers as flat records.")] = None,
+) -> None:
+    """Write the report on the runs of a folder, and print its tables."""
+    if not folder.is_dir():
+        raise _refuse(f"{folder} is no folder.")
+    _write_report(folder, page, flat)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def bench(context: typer.Context) -> None:
+    """Time the loss beside torch.sort and its peers; options as of python -m benchmarks.speed."""
+    sys.path.insert(0, "")
+    try:
+        speed = importlib.import_module("benchmarks.speed")
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "benchmarks":
+            raise
+        raise _refuse("The benchmark is in the repository, beside src/. Run this in a clone of it.") from None
+    raise typer.Exit(speed.main(context.args))
+
+
+@app.command()
+def check(task: Annotated[str, typer.Argument(metavar="MODULE:TASK", help="E.g. examples.top_item:TopItem")]) -> None:
+    """Try a task of your own against brute force, and say in words what is wrong."""
+    module_name, _, name = task.partition(":")
+    if not module_name or not name:
+        raise _refuse(f"{task!r} names no task. Write MODULE:TASK, e.g. examples.top_item:TopItem.")
+    sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise _refuse(f"There is no module {module_name!r} here or installed.") from None
+    found = getattr(module, name, None)
+    if found is None:
+        raise _refuse(f"{module_name} has no {name!r}.")
+    instance = found() if isinstance(found, type) else found
+    try:
+        check_task(instance)
+    except TaskError as error:
+        errors.print(str(error), style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from None
+    except TypeError as error:
+        raise _refuse(str(error)) from None
+    console.print(f"{instance!r}: no oracle was beaten, every law holds.", markup=False)
+
+
+@app.command("list")
+def list_() -> None:
+    """List experiments, tasks and updates."""
+    table = Table("experiment", "what", "presets")
+    for experiment in EXPERIMENTS.values():
+        counts = ", ".join(f"{preset} ({len(experiment.configs(preset, None))} runs)" for preset in experiment.presets)
+        table.add_row(experiment.name, experiment.title, counts)
+    console.print(table)
+    for title, members in (("task", TASKS), ("update", UPDATES)):
+        table = Table(title, "class", "what")
+        for name, member in members.items():
+            table.add_row(name, member.__name__, (member.__doc__ or "").splitlines()[0])
+        console.print(table)

@@ -1,0 +1,155 @@
+"""Run many configurations in parallel processes, by joblib on this machine or by Ray on a cluster.
+
+Each process computes with one thread, so cores are not oversubscribed and numbers do not hang on how many run at once.
+"""
+
+import contextlib
+import ctypes
+import logging
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .experiments import EXPERIMENTS
+from .experiments.experiment import Run
+from .store import plain
+
+__all__ = ["BACKENDS", "Failure", "Notes", "execute"]
+
+BACKENDS = ("loky", "ray")
+HEARD_EVERY = 0.3  # seconds between two notes of how far a run is
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that ended in an error; the others go on."""
+
+    message: str
+
+
+def _versions() -> dict[str, str]:
+    """What results are made with."""
+    packages = {name: version(name) for name in ("directloss", "torch", "numpy", "numba")}
+    return {"python": platform.python_version(), **packages, "machine": platform.machine()}
+
+
+def _keep_memory() -> None:
+    """Let glibc keep freed memory instead of handing it back and faulting it in again, page by page, each iteration.
+
+    A quarter less time for networks on 10,000 samples, two thirds less for Smooth-AP. Where there is no glibc: nothing.
+    """
+    trim_threshold, mmap_threshold = -1, -3
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(trim_threshold, 1 << 30)
+        mallopt(mmap_threshold, 1 << 30)
+
+
+def _work(experiment: str, config: Any, note: str) -> Run | Failure:
+    """Run one configuration in this process; write the finished share to the file `note` now and then."""
+    heard = 0.0
+
+    def after(share: float) -> None:
+        nonlocal heard
+        if time.monotonic() - heard > HEARD_EVERY:
+            heard = time.monotonic()
+            with contextlib.suppress(OSError):  # on another machine of a cluster nobody listens
+                Path(note).write_text(f"{config.label}\n{share:.4f}")
+
+    _keep_memory()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    try:
+        result = EXPERIMENTS[experiment].run(config, after)
+    except Exception as error:
+        return Failure(f"{config.label}: {type(error).__name__}: {error}")
+    finally:
+        torch.set_num_threads(threads)
+        with contextlib.suppress(OSError):
+            Path(note).unlink(missing_ok=True)
+    seconds = round(time.perf_counter() - start, 3)
+    return Run(plain(config), result, {"seconds": seconds, **_versions()})
+
+
+class Notes:
+    """What the runs under way say of themselves: label and finished share."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="directloss-"))
+
+    def path(self, number: int) -> str:
+        """Where run `number` writes."""
+        return str(self.folder / str(number))
+
+    def read(self) -> list[tuple[str, float]]:
+        """The runs under way."""
+        found = []
+        for path in sorted(self.folder.iterdir()):
+            with contextlib.suppress(OSError, ValueError):  # gone, or half written: next time
+                label, share = path.read_text().split("\n")
+                found.append((label, float(share)))
+        return found
+
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def execute(
+    experiment: str,
+    configs: Sequence[Any],
+    jobs: int,
+    backend: str = "loky",
+    address: str | None = None,
+    listen: Callable[[Notes], object] = lambda notes: None,
+) -> Iterator[Run | Failure]:
+    """Run the configurations; yield each as it ends, in any order. `listen` gets the notes before work starts."""
+    notes = Notes()
+    listen(notes)
+    work = [(experiment, config, notes.path(number)) for number, config in enumerate(configs)]
+    try:
+        yield from (_with_ray(work, jobs, address) if backend == "ray" else _with_joblib(work, jobs))
+    finally:
+        notes.close()
+
+
+def _with_joblib(work: Sequence[tuple[str, Any, str]], jobs: int) -> Iterator[Run | Failure]:
+    from joblib import Parallel, delayed, parallel_config
+    from joblib.externals.loky import get_reusable_executor
+
+    if jobs == 1 or len(work) == 1:
+        yield from (_work(*arguments) for arguments in work)
+        return
+    finished = False
+    try:
+        with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+            parallel = Parallel(return_as="generator_unordered", batch_size=1)  # pyright: ignore[reportArgumentType]
+            yield from parallel(delayed(_work)(*arguments) for arguments in work)  # pyright: ignore[reportReturnType]
+        finished = True
+    finally:
+        if not finished:
+            get_reusable_executor().shutdown(wait=False, kill_workers=True)
+
+
+def _with_ray(work: Sequence[tuple[str, Any, str]], jobs: int, address: str | None) -> Iterator[Run | Failure]:
+    import ray  # pyright: ignore[reportMissingImports]
+
+    resources = {} if address else {"num_cpus": jobs, "include_dashboard": False}
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **resources)
+    try:
+        remote = ray.remote(num_cpus=1)(_work)
+        pending = [remote.remote(*arguments) for arguments in work]
+        while pending:
+            (ready, *_), pending = ray.wait(pending)
+            yield ray.get(ready)
+    finally:
+        ray.shutdown()

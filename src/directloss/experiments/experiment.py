@@ -1,0 +1,97 @@
+"""What an experiment is: configurations, a function that runs one, and a summary of all runs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+__all__ = ["Claim", "Comparison", "Experiment", "Figure", "Record", "Run", "Summary", "Table"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: what was asked, what came out, and by what it was made."""
+
+    config: dict[str, Any]
+    result: dict[str, Any]
+    made: dict[str, Any]
+
+
+class Record(NamedTuple):
+    """One number of a summary, in flat form."""
+
+    experiment: str
+    method: str
+    noise: float
+    variant: str
+    class_: str | None
+    metric: str
+    mean: float
+    sd: float
+    n: int
+
+
+class Comparison(NamedTuple):
+    """A paired difference over seeds that a claim says is positive."""
+
+    name: str
+    mean: float
+    error: float
+    """Standard error of the mean."""
+    n: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, what we found, and the verdict by the rule of `verdict`."""
+
+    paper: str
+    comparisons: Sequence[Comparison]
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under a header."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture as SVG with the words for those who cannot see it."""
+
+    name: str
+    title: str
+    svg: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the report shows of an experiment."""
+
+    records: Sequence[Record] = ()
+    claims: Sequence[Claim] = ()
+    tables: Sequence[Table] = ()
+    figures: Callable[[], Sequence[Figure]] = field(default=lambda: ())
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment of the paper, or one beside it."""
+
+    name: str
+    title: str
+    about: str
+    version: int
+    """Part of every configuration: raise it when the same configuration would give other numbers."""
+    presets: Sequence[str]
+    configs: Callable[[str, int | None], Sequence[Any]]
+    """The configurations of a preset, for so many seeds or as many as the preset has: frozen dataclasses of plain
+    values, all that a result depends on, method, seed and a label among them."""
+    run: Callable[[Any, Callable[[float], object]], dict[str, Any]]
+    """Run one configuration; the second argument hears the finished share. A pure function of the configuration."""
+    summarise: Callable[[Sequence[Run]], Summary]

@@ -1,0 +1,67 @@
+"""The methods that experiments compare: the paper's nine, and two more.
+
+A method maps scores (networks, items), target (items,) and its strength to one value a network. The strength is ε, the
+margin, the scale of the scores or the temperature: what is tuned beside step size and weight decay.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..loss import structured_loss
+from ..task import Task
+from ..tasks.average_precision import AveragePrecision
+from ..tasks.zero_one import ZeroOne
+from ..update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update
+
+__all__ = ["METHODS", "Method", "smooth_ap"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A loss of a strength, and what the strength is."""
+
+    loss: Callable[[Tensor, Tensor, float], Tensor]
+    strength: str | None
+
+
+def _structured(task: Task, update: Callable[[float], Update], strength: str | None) -> Method:
+    def loss(scores: Tensor, target: Tensor, value: float) -> Tensor:
+        return structured_loss(task, update(value), scores, target.expand_as(scores), reduction="none")
+
+    return Method(loss, strength)
+
+
+def _cross_entropy(scores: Tensor, target: Tensor, scale: float) -> Tensor:
+    values = nn.functional.binary_cross_entropy_with_logits(
+        scale * scores, target.to(scores.dtype).expand_as(scores), reduction="none"
+    )
+    return values.mean(-1)
+
+
+def smooth_ap(scores: Tensor, target: Tensor, temperature: float = 0.01) -> Tensor:
+    """Smooth-AP (Brown et al., ECCV 2020): ranks as sums of sigmoids over all pairs; O(PN) time and memory."""
+    above = torch.sigmoid((scores - scores[target].unsqueeze(1)) / temperature)
+    rank, rank_among_positives = (above @ torch.stack([torch.ones_like(scores), target.to(scores.dtype)], dim=1)).T
+    return 1 - ((rank_among_positives + 0.5) / (rank + 0.5)).mean()  # an item is above itself by sigmoid(0)
+
+
+def _smooth_ap(scores: Tensor, target: Tensor, temperature: float) -> Tensor:
+    return torch.stack([smooth_ap(each, target, temperature) for each in scores])
+
+
+METHODS: dict[str, Method] = {
+    "pos-AP": _structured(AveragePrecision(), PositiveDirect, "ε"),
+    "neg-AP": _structured(AveragePrecision(), NegativeDirect, "ε"),
+    "hinge-AP": _structured(AveragePrecision(), Hinge, "margin"),
+    "per-AP": _structured(AveragePrecision(), lambda _: Perceptron(), None),
+    "pos-01": _structured(ZeroOne(), PositiveDirect, "ε"),
+    "neg-01": _structured(ZeroOne(), NegativeDirect, "ε"),
+    "hinge-01": _structured(ZeroOne(), Hinge, "margin"),
+    "per-01": _structured(ZeroOne(), lambda _: Perceptron(), None),
+    "x-ent": Method(_cross_entropy, "scale"),
+    "central-AP": _structured(AveragePrecision(), CentralDirect, "ε"),
+    "Smooth-AP": Method(_smooth_ap, "temperature"),
+}

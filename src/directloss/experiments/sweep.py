@@ -1,0 +1,116 @@
+"""Train one method with a whole grid of settings at once, and choose among them afterwards.
+
+Every setting of a method sees the same data and starts from the same weights. AP is taken at checkpoints on every set,
+so that choosing, with or without early stopping, needs no second training.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..networks import Networks
+from ..tasks.average_precision import AveragePrecision
+from ..training import train
+from .methods import METHODS
+
+__all__ = ["Choice", "Setting", "choose", "grid", "sweep"]
+
+CHECKPOINTS = 20
+
+
+class Setting(NamedTuple):
+    """What is tuned."""
+
+    strength: float
+    learning_rate: float
+    weight_decay: float
+
+
+def grid(
+    method: str, strengths: Sequence[float], learning_rates: Sequence[float], weight_decays: Sequence[float]
+) -> tuple[Setting, ...]:
+    """All combinations. A method without a strength tries as many more step sizes between and around the given ones."""
+    if METHODS[method].strength is None:
+        low, high = min(learning_rates) / 3, max(learning_rates) * 3
+        count = len(strengths) * len(learning_rates)
+        learning_rates = [low * (high / low) ** (k / max(count - 1, 1)) for k in range(count)]
+        strengths = (1.0,)
+    return tuple(
+        Setting(strength, float(f"{learning_rate:.3g}"), weight_decay)
+        for strength in strengths
+        for learning_rate in learning_rates
+        for weight_decay in weight_decays
+    )
+
+
+def sweep(
+    method: str,
+    settings: Sequence[Setting],
+    networks: Networks,
+    sets: dict[str, tuple[Tensor, Tensor]],
+    *,
+    iterations: int,
+    batch: int | None = None,
+    generator: torch.Generator | None = None,
+    after: Callable[[float], object] = lambda share: None,
+) -> dict[str, Any]:
+    """Train on sets["train"], one network a setting; return AP of every set by checkpoint and setting, and more."""
+    loss = METHODS[method].loss
+    strengths = sorted({setting.strength for setting in settings})
+    rows = [[k for k, setting in enumerate(settings) if setting.strength == strength] for strength in strengths]
+    back = torch.tensor([k for row in rows for k in row]).argsort()
+
+    def losses(scores: Tensor, target: Tensor) -> Tensor:
+        parts = [loss(scores[row], target, strength) for row, strength in zip(rows, strengths, strict=True)]
+        return torch.cat(parts)[back]
+
+    step = max(1, iterations // CHECKPOINTS)
+    curves: dict[str, Any] = {"iterations": [], **{name: [] for name in sets}}
+
+    def checkpoint(iteration: int) -> None:
+        if iteration % step == 0 or iteration == iterations:
+            curves["iterations"].append(iteration)
+            for name, (inputs, target) in sets.items():
+                curves[name].append(_average_precision(networks, inputs, target))
+        after(iteration / iterations)
+
+    checkpoint(0)
+    dead = train(
+        networks, losses, *sets["train"],
+        learning_rates=torch.tensor([setting.learning_rate for setting in settings]),
+        weight_decays=torch.tensor([setting.weight_decay for setting in settings]),
+        iterations=iterations, batch=batch, generator=generator, after=checkpoint,
+    )  # fmt: skip
+    return {**curves, "dead": [round(share, 6) for share in dead.tolist()]}
+
+
+def _average_precision(networks: Networks, inputs: Tensor, target: Tensor) -> list[float]:
+    """AP of every network; 0 of one whose scores are no longer finite."""
+    with torch.no_grad():
+        scores = networks(inputs)
+    finite = scores.isfinite().all(dim=1, keepdim=True)
+    loss = AveragePrecision().infer(scores.where(finite, 0.0), target.expand_as(scores)).loss
+    return [round(value, 6) for value in (1 - loss.double()).where(finite.squeeze(1), 0.0).tolist()]
+
+
+class Choice(NamedTuple):
+    """A setting and a checkpoint of a result, by their indices."""
+
+    setting: int
+    checkpoint: int
+
+
+def choose(result: dict[str, Any], by: str, early_stopping: bool = False) -> Choice:
+    """The setting with the highest AP on the set `by`: at the end, or at its best checkpoint; the first one if tied."""
+    curves = result[by]
+    last = len(curves) - 1
+    return max(
+        (
+            Choice(setting, checkpoint)
+            for checkpoint in (range(last + 1) if early_stopping else (last,))
+            for setting in range(len(curves[0]))
+        ),
+        key=lambda choice: curves[choice.checkpoint][choice.setting],
+    )

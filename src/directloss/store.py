@@ -1,0 +1,116 @@
+"""Results on disk: one JSON file a run, written whole or not at all, under a name made from its configuration.
+
+A file is trusted only if it is whole and holds the configuration that its name stands for. Any other file in the folder
+is set aside under `aside/`, and named; nothing is overwritten.
+"""
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .experiments.experiment import Run
+
+__all__ = ["Store", "write_whole"]
+
+FORMAT = 1
+ABANDONED = 600.0  # seconds after which a partial file belongs to nobody: writing takes milliseconds
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that, whenever the process or the machine stops, it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A configuration as JSON holds it: lists for tuples."""
+    return json.loads(_canonical(asdict(config)))
+
+
+class Store:
+    """The runs of one experiment and preset in a folder."""
+
+    def __init__(self, folder: Path, experiment: str, version: int) -> None:
+        self.folder = folder
+        self.experiment = experiment
+        self.version = version
+        self.set_aside: list[str] = []
+        """What was set aside, and why, a sentence each."""
+
+    def path(self, config: dict[str, Any]) -> Path:
+        """Where the run of a configuration stands."""
+        key = {"experiment": self.experiment, "version": self.version, "config": config}
+        name = re.sub(r"[^A-Za-z0-9]+", "-", f"{config['method']}-{config['seed']}")
+        return self.folder / f"{name}-{_digest(key)[:16]}.json"
+
+    def write(self, run: Run) -> None:
+        """Keep a run."""
+        content = {"format": FORMAT, "experiment": self.experiment, "version": self.version, **asdict(run)}
+        write_whole(self.path(run.config), json.dumps({**content, "sha256": _digest(content)}, ensure_ascii=False))
+
+    def runs(self) -> dict[Path, Run]:
+        """All runs that are there and whole, of this or an earlier version. Sets anything else aside."""
+        found: dict[Path, Run] = {}
+        if not self.folder.is_dir():
+            return found
+        for path in sorted(self.folder.iterdir()):
+            if path.name.endswith(".partial"):
+                if time.time() - path.stat().st_mtime > ABANDONED:
+                    path.unlink(missing_ok=True)
+                continue
+            if path.is_dir():
+                continue
+            try:
+                found[path] = self._read(path)
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                self._put_aside(path, error)
+        return found
+
+    def _read(self, path: Path) -> Run:
+        if path.suffix != ".json":
+            raise ValueError("it is no result of a run")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ValueError("it is no result of a run")
+        if content.pop("sha256", None) != _digest(content):
+            raise ValueError("its checksum is wrong")
+        owner = Store(self.folder, content["experiment"], content["version"])
+        if content["experiment"] != self.experiment or owner.path(content["config"]) != path:
+            raise ValueError("it belongs to another experiment or configuration")
+        return Run(content["config"], content["result"], content["made"])
+
+    def _put_aside(self, path: Path, error: Exception) -> None:
+        aside = self.folder / "aside"
+        aside.mkdir(exist_ok=True)
+        place = aside / path.name
+        count = 1
+        while place.exists():
+            place = aside / f"{path.name}.{count}"
+            count += 1
+        os.replace(path, place)
+        reason = "it is no JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else error
+        self.set_aside.append(f"{path} set aside as {place}: {reason}")

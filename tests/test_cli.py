@@ -1,0 +1,197 @@
+"""The command line, as people meet it: real processes, real signals, a real Ray."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from directloss.experiments import EXPERIMENTS
+
+SEPARABLE = len(EXPERIMENTS["separable"].configs("quick", 1))
+ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "directloss", *map(str, arguments)]
+
+
+def call(*arguments):
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
+
+
+def without(module, *arguments):
+    """The command where a package is not installed."""
+    code = f"import sys; sys.modules[{module!r}] = None; sys.argv[0] = 'directloss'\nfrom directloss.__main__ import main\nmain()"
+    line = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
+
+
+def files(folder):
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(folder.glob("*.json"))}
+
+
+def results(folder):
+    """What the runs found, without how long they took."""
+    return {path.name: re.sub(r'"(seconds|sha256)": [^,}]+', "", path.read_text()) for path in folder.glob("*.json")}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with a finished experiment, made by two processes."""
+    out = tmp_path_factory.mktemp("runs")
+    done = call("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def test_reproduce_prints_tables_and_writes_the_report(finished):
+    out, printed = finished
+    assert len(list((out / "separable" / "quick").glob("*.json"))) == SEPARABLE
+    assert "| pos-AP |" in printed
+    assert "verdict" in printed
+    assert f"Report: {out}/report.html" in printed
+    assert "<svg" in (out / "report.html").read_text()
+
+
+def test_the_same_command_twice_does_nothing_the_second_time(finished):
+    out, _ = finished
+    before = files(out / "separable" / "quick")
+    again = call("reproduce", "separable", "--seeds", 1, "--out", out)
+    assert again.returncode == 0
+    assert f"all {SEPARABLE} runs are in" in again.stdout
+    assert files(out / "separable" / "quick") == before
+
+
+def test_numbers_do_not_depend_on_how_many_run_at_once(finished, tmp_path):
+    alone = call("reproduce", "separable", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
+    assert alone.returncode == 0, alone.stderr
+    assert results(tmp_path / "separable" / "quick") == results(finished[0] / "separable" / "quick")
+
+
+def test_ray_gives_the_same_numbers(finished, tmp_path):
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'directloss[ray]'")
+    done = call("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--backend", "ray", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert results(tmp_path / "separable" / "quick") == results(finished[0] / "separable" / "quick")
+
+
+def start(out, *arguments):
+    """The command in a process group of its own, once it has finished a few runs."""
+    line = command("reproduce", "separable", "--seeds", 2, "--jobs", 2, "--out", out, *arguments)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(line, **pipes, env=ENVIRONMENT, start_new_session=True)
+    folder = out / "separable" / "quick"
+    until = time.monotonic() + 200
+    while len(list(folder.glob("*.json")) if folder.exists() else []) < 4:
+        assert time.monotonic() < until
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    return process, folder
+
+
+def test_kill_loses_only_what_was_under_way_and_the_same_command_goes_on(finished, tmp_path):
+    process, folder = start(tmp_path)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = files(folder)
+    assert 4 <= len(before) < 2 * SEPARABLE
+    done = call("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "set aside" not in done.stderr
+    assert before.items() <= files(folder).items()
+    expected = results(finished[0] / "separable" / "quick")
+    assert expected.items() <= results(folder).items()
+
+
+def test_interrupt_ends_cleanly_and_says_what_is_kept(tmp_path):
+    process, folder = start(tmp_path)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    (kept,) = re.findall(rf"Stopped. (\d+) of {2 * SEPARABLE} runs are kept in", errors)
+    assert int(kept) == len(files(folder))
+    assert "Traceback" not in errors
+
+
+def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
+    folder = tmp_path / "separable" / "quick"
+    folder.mkdir(parents=True)
+    for path in (finished[0] / "separable" / "quick").glob("*.json"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    victim = min(folder.glob("*.json"))
+    victim.write_text("{")
+    done = call("reproduce", "separable", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
+    assert done.returncode == 0
+    assert f"{victim} set aside as" in done.stderr
+    assert f"1 of {SEPARABLE} runs to do" in done.stdout
+    assert results(folder) == results(finished[0] / "separable" / "quick")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "nothing"], "There is no experiment 'nothing'. There are: synthetic, label-noise, separable."),
+        (["reproduce", "separable", "--preset", "huge"], "separable has no preset 'huge'. It has: quick, paper."),
+        (["reproduce", "separable", "--backend", "dask"], "There is no backend 'dask'. There are: loky, ray."),
+        (["reproduce", "separable", "--address", "auto"], "Add --backend ray."),
+        (["reproduce", "separable", "--out", __file__], "is a file. Name a folder."),
+        (["reproduce", "separable", "--seeds", "0"], "--seeds"),
+        (["report", "/nowhere/at/all"], "/nowhere/at/all is no folder."),
+        (["check", "directloss"], "'directloss' names no task. Write MODULE:TASK"),
+        (["check", "nomodule:Task"], "There is no module 'nomodule'"),
+        (["check", "directloss:Nothing"], "directloss has no 'Nothing'."),
+        (["nonsense"], "nonsense"),
+    ],
+    ids=lambda value: " ".join(value)[-30:] if isinstance(value, list) else "",
+)
+def test_bad_arguments_get_a_clear_message_and_exit_code_2(arguments, message):
+    done = call(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_report_of_an_empty_folder_says_how_to_fill_it(tmp_path):
+    done = call("report", tmp_path)
+    assert done.returncode == 2
+    assert f"directloss reproduce synthetic --out {tmp_path}" in done.stderr
+
+
+def test_a_missing_package_is_named_with_what_to_install(tmp_path):
+    done = without("typer", "list")
+    assert done.returncode == 1
+    assert done.stderr == "typer is missing; install it with: pip install 'directloss[experiments]'\n"
+    done = without("ray", "reproduce", "separable", "--seeds", 1, "--backend", "ray", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "ray is missing; install it with: pip install 'directloss[ray]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_list_and_help_name_everything():
+    listed = call("list").stdout
+    for name in (*EXPERIMENTS, "average_precision", "zero_one", "positive_direct", "perceptron"):
+        assert name in listed
+    helped = call("--help").stdout
+    for name in ("reproduce", "report", "bench", "check", "list"):
+        assert name in helped
+
+
+def test_check_tries_a_task(tmp_path):
+    done = call("check", "examples.top_item:TopItem")
+    assert done.returncode == 0, done.stderr
+    assert "every law holds" in done.stdout
+    (tmp_path / "wrong.py").write_text(
+        "from directloss import AveragePrecision\n"
+        "class Wrong(AveragePrecision):\n"
+        "    def infer(self, scores, target, mask=None):\n"
+        "        return super().infer(-scores, target, mask)\n"
+    )
+    line = [sys.executable, "-m", "directloss", "check", "wrong:Wrong"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "scores" in done.stderr
