@@ -25,7 +25,10 @@ def call(*arguments):
 
 def without(module, *arguments):
     """The command where a package is not installed."""
-    code = f"import sys; sys.modules[{module!r}] = None; sys.argv[0] = 'directloss'\nfrom directloss.__main__ import main\nmain()"
+    code = (
+        f"import sys; sys.modules[{module!r}] = None; sys.argv[0] = 'directloss'\n"
+        "from directloss.__main__ import main\nmain()"
+    )
     line = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(line, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
 

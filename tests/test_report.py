@@ -142,8 +142,9 @@ def test_page_is_whole_in_a_browser(browser, sections, tmp_path, width):
             const t = text.getBoundingClientRect();
             return t.left < box.left - 1 || t.right > box.right + 1 || t.top < box.top - 1 || t.bottom > box.bottom + 1;
         }).map(text => text.textContent);
-        return {width: box.width, left: box.left, right: box.right, height: box.height, paths: svg.querySelectorAll('path').length,
-            cut, alt: figure.querySelector('[role=img]').ariaLabel, caption: figure.querySelector('figcaption').textContent};
+        return {width: box.width, left: box.left, right: box.right, height: box.height, cut,
+            paths: svg.querySelectorAll('path').length, alt: figure.querySelector('[role=img]').ariaLabel,
+            caption: figure.querySelector('figcaption').textContent};
     })""")
     assert len(boxes) == expected
     for box in boxes:
