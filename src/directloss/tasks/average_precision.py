@@ -60,7 +60,7 @@ def _solve(
     dtype = np.float64 if double else np.float32
     gradient, value, counted = np.zeros(scores.shape, dtype), np.zeros(batch, dtype), np.zeros(batch, np.bool_)
     outputs = gradient.reshape(shape), value.reshape(-1), counted.reshape(-1)
-    scratch = np.empty(items), np.empty(items), np.empty(items, np.int32)  # NumPy's memory comes in huge pages
+    scratch = np.empty((3, items)), np.empty((4, items + 1), np.int32)  # NumPy's memory comes in huge pages
     rows = max(1, CHUNK // max(items, 1))
     keys = np.empty((min(rows, lists), items), np.int64)
     for first in range(0, lists, rows):
