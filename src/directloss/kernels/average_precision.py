@@ -33,7 +33,7 @@ _ROUNDING = 1e-9  # the share of the magnitudes that bounds leave to rounding
 
 @compiled
 def average_precision_pack(
-    bits: NDArray[np.int32],  # [B, N] the scores as float32, seen as integers
+    scores: NDArray[np.float32],  # [B, N]
     positive: NDArray[np.bool_],  # [B, N]
     valid: NDArray[np.bool_],  # [B, N], or [0, 0] where all are
     first: int,
@@ -45,6 +45,7 @@ def average_precision_pack(
     keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether all valid
     scores are finite in float32.
     """
+    bits = scores.view(np.int32)
     finite = True
     for row in range(keys.shape[0]):
         k = first + row
@@ -57,10 +58,10 @@ def average_precision_pack(
             keys[row, n] = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
         if valid.size == 0:
             for n in range(keys.shape[1]):
-                finite &= (bits[k, n] & 0x7F800000) != 0x7F800000
+                finite &= np.isfinite(scores[k, n])
         else:
             for n in range(keys.shape[1]):
-                finite &= (bits[k, n] & 0x7F800000) != 0x7F800000 or not valid[k, n]
+                finite &= np.isfinite(scores[k, n]) or not valid[k, n]
                 keys[row, n] = keys[row, n] if valid[k, n] else _MASKED
     return finite
 

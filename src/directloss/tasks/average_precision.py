@@ -52,7 +52,7 @@ def _solve(
     lists = batch.numel()
     shape = (lists, items)
     scores = scores.contiguous()
-    bits = scores.to(torch.float32).numpy().view(np.int32).reshape(shape)
+    single = (scores if scores.dtype == torch.float32 else scores.to(torch.float32)).numpy().reshape(shape)
     positive = (target if target.dtype == torch.bool else target != 0).contiguous().numpy().reshape(shape)
     valid = mask.contiguous().numpy().reshape(shape) if mask is not None else ALL_VALID
     double = scores.dtype == torch.float64
@@ -66,7 +66,7 @@ def _solve(
     for first in range(0, lists, rows):
         last = min(first + rows, lists)
         part = keys[: last - first]
-        if not kernels.average_precision_pack(bits, positive, valid, first, part):
+        if not kernels.average_precision_pack(single, positive, valid, first, part):
             check_finite(scores, mask)
         part.sort(axis=-1)
         kernels.average_precision_contrast(part, first, exact, away, toward, scale, *outputs, *scratch)
