@@ -35,7 +35,7 @@ _ROUNDING = 1e-9  # the share of the magnitudes that bounds leave to rounding
 def average_precision_pack(
     scores: NDArray[np.float32],  # [B, N]
     positive: NDArray[np.bool_],  # [B, N]
-    valid: NDArray[np.bool_],  # [B, N], or [0, 0] where all are
+    valid: NDArray[np.bool_] | None,  # [B, N], or None where all are
     first: int,
     keys: NDArray[np.int64],  # [b, N] written, for b lists from the first one on
 ) -> bool:
@@ -56,7 +56,7 @@ def average_precision_pack(
             descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
             negative = 0 if positive[k, n] else 1
             keys[row, n] = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
-        if valid.size == 0:
+        if valid is None:
             for n in range(keys.shape[1]):
                 finite &= np.isfinite(scores[k, n])
         else:
@@ -112,6 +112,7 @@ def _split(
 
 @compiled
 def _any_tie(scores: NDArray[np.float64]) -> bool:  # [n] sorted
+    """Whether two items have one score."""
     tied = False
     for m in range(1, scores.size):
         tied |= scores[m] == scores[m - 1]
@@ -155,7 +156,8 @@ def _rises(score: float, a: float, x: float, kappa_i: float) -> bool:
 def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> bool:
     """Write the best c_i of every row alone, the number of c with D_i(c) > 0; return whether they are a staircase.
 
-    The search starts from the row before: a few windows up, counted without a branch, or a few steps down; then halving.
+    The search starts from the row before: a few windows up, each counted without a branch, or a few steps down; then
+    it halves what is left.
     """
     M = b.size
     staircase = True
@@ -643,6 +645,7 @@ def _average_ties(values: NDArray[np.float64], counts: NDArray[np.int32]) -> Non
 
 @summing
 def _dot(values: NDArray[np.float64], shift: float, counts: NDArray[np.int32]) -> float:  # [n], [n]
+    """Σ counts·(values − shift)."""
     score = 0.0
     for m in range(values.size):
         score += counts[m] * (values[m] - shift)
@@ -654,6 +657,7 @@ def _add_output(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     weight: float,
+    down: bool | None,
     sign: int,
     tied: bool,
     low: NDArray[np.int32],  # [P] how many negatives stand before each positive
@@ -678,7 +682,7 @@ def _add_output(
             high[:] = 0
         elif weight > 0.0:
             _augment_up(a, b, weight * M / 2.0, high)
-        else:
+        elif down is not None:
             _augment_down(a, b, -weight * M / 2.0, high)
         low = high
         precision = _precision(high)
@@ -695,9 +699,10 @@ def _add_output(
 def average_precision_contrast(
     keys: NDArray[np.int64],  # [b, N] sorted, of b lists from the first one on
     first: int,
-    exact: NDArray[np.float64],  # [B, N] the scores, or [0, 0] where float32 holds them
+    exact: NDArray[np.float64] | None,  # [B, N] the scores, or None where float32 holds them
     away: float,
     toward: float,
+    down: bool | None,  # None where no weight is finite and below 0, which spares the compilation of `_augment_down`
     scale: float,
     gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
     value: NDArray[np.floating],  # [B] zeros; gets scale·((F + away·L)(y_away) − (F + toward·L)(y_toward))
@@ -725,20 +730,20 @@ def average_precision_contrast(
         if not counted[k]:
             continue
         scores = floats[0, :n]
-        if exact.size:
-            _unpack_exactly(ranked, exact[k], scores)
-        else:
+        if exact is None:
             _unpack(ranked, scores)
+        else:
+            _unpack_exactly(ranked, exact[k], scores)
         _split(ranked, scores, floats[1], floats[2], integers[0])
         tied = _any_tie(scores)
         a, b = floats[1, :P], floats[2, :M]
         low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
         counts[:] = 0
         steps[:] = 0
-        loss = _add_output(a, b, away, 1, tied, low, scratch, counts, steps)
+        loss = _add_output(a, b, away, down, 1, tied, low, scratch, counts, steps)
         weighted = away * loss if away != TRUTH else 0.0
         if toward != NOTHING:
-            toward_loss = _add_output(a, b, toward, -1, tied, low, scratch, counts, steps)
+            toward_loss = _add_output(a, b, toward, down, -1, tied, low, scratch, counts, steps)
             weighted -= toward * toward_loss if toward != TRUTH else 0.0
         count = np.int32(0)
         for j in range(M):
