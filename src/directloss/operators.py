@@ -25,11 +25,10 @@ def operator(
     qualified = f"directloss::{name}"
 
     def on_host(scores: Tensor, target: Tensor, mask: Tensor | None, *numbers: Any) -> tuple[Tensor, ...]:
-        device = scores.device
-        if device.type == "cpu":
+        if scores.is_cpu:
             return function(scores, target, mask, *numbers)
         host = function(scores.cpu(), target.cpu(), None if mask is None else mask.cpu(), *numbers)
-        return tuple(tensor.to(device) for tensor in host)
+        return tuple(tensor.to(scores.device) for tensor in host)
 
     def batched(info: Any, dims: tuple[int | None, ...], *arguments: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         tensors = [
@@ -65,7 +64,7 @@ def _watched(scores: Tensor) -> bool:
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
         or type(scores) is not Tensor
-        or scores.device.type == "meta"
+        or scores.is_meta
     )
 
 

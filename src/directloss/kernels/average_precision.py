@@ -13,7 +13,7 @@ so a ranking is a staircase of cells (i, c), worth the sum of the D in it. Indic
 import numpy as np
 from numpy.typing import NDArray
 
-from . import compiled
+from . import compiled, summing
 
 __all__ = ["LONGEST_LIST", "NOTHING", "TRUTH", "average_precision_contrast", "average_precision_pack"]
 
@@ -21,96 +21,129 @@ INDEX_BITS = 30
 LONGEST_LIST = (1 << INDEX_BITS) - 1
 TRUTH = -np.inf  # the weight whose augmented output is the ground truth
 NOTHING = np.inf  # the weight that stands for no output
+SCORE_SHIFT = INDEX_BITS + 1
 _MASKED = np.iinfo(np.int64).max
 _INDEX = LONGEST_LIST
-_BITS = (1 << 32) - 1
 _BLOCK_CELLS = 1 << 26  # of the band, for which the dynamic programme remembers its steps
 _BLOCK_EDGES = 1 << 18  # for which `_narrow_run` remembers its bounds
+_WINDOW = 8  # cells that `_place_rows` counts at once
 _DETAIL = 16  # segments that the mean row of a wide band is cut into
 _ROUNDING = 1e-9  # the share of the magnitudes that bounds leave to rounding
 
 
 @compiled
 def average_precision_pack(
-    bits: NDArray[np.int32],  # [B, N] the scores as float32, seen as integers
+    scores: NDArray[np.float32],  # [B, N]
     positive: NDArray[np.bool_],  # [B, N]
-    valid: NDArray[np.bool_],  # [B, N], or [0, 0] where all are
+    valid: NDArray[np.bool_] | None,  # [B, N], or None where all are
     first: int,
     keys: NDArray[np.int64],  # [b, N] written, for b lists from the first one on
 ) -> bool:
-    """Write keys whose ascending order is: positives by descending score, then negatives likewise, then masked items.
+    """Write keys whose ascending order is that of descending scores, of equal ones positives first, then masked items.
 
-    A key holds the class in bit 62, the score in bits 30 to 61, the index in the list in bits 0 to 29. Sorting such
+    A key holds the score in bits 31 to 62, the class in bit 30, the index in the list in bits 0 to 29. Sorting such
     keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether all valid
     scores are finite in float32.
     """
+    bits = scores.view(np.int32)
     finite = True
-    for k in range(keys.shape[0]):
+    for row in range(keys.shape[0]):
+        k = first + row
         for n in range(keys.shape[1]):
-            if valid.size == 0 or valid[first + k, n]:
-                u = np.int64(bits[first + k, n])
-                finite &= (u & 0x7F800000) != 0x7F800000
-                if u == -(1 << 31):  # −0.0 ties with 0.0
-                    u = 0
-                descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
-                group = 0 if positive[first + k, n] else 1
-                keys[k, n] = (group << 62) | (descending << INDEX_BITS) | n
-            else:
-                keys[k, n] = _MASKED
+            u = np.int64(bits[k, n])
+            if u == -(1 << 31):  # −0.0 ties with 0.0
+                u = 0
+            descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
+            negative = 0 if positive[k, n] else 1
+            keys[row, n] = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
+        if valid is None:
+            for n in range(keys.shape[1]):
+                finite &= np.isfinite(scores[k, n])
+        else:
+            for n in range(keys.shape[1]):
+                finite &= np.isfinite(scores[k, n]) or not valid[k, n]
+                keys[row, n] = keys[row, n] if valid[k, n] else _MASKED
     return finite
 
 
 @compiled
-def _unpack(keys: NDArray[np.int64], values: NDArray[np.float64], bits: NDArray[np.int32]) -> None:  # [n], [n], [n]
-    """Write the float32 scores of the keys to values; bits is scratch."""
+def _unpack(keys: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # [n], [n]
+    """Write the float32 scores of the keys."""
     for m in range(keys.size):
-        descending = (keys[m] >> INDEX_BITS) & _BITS
-        bits[m] = 0x7FFFFFFF - descending if descending <= 0x7FFFFFFF else descending - (1 << 32)
-    values[:] = bits.view(np.float32)
+        descending = keys[m] >> SCORE_SHIFT
+        bits = 0x7FFFFFFF - descending if descending <= 0x7FFFFFFF else descending - (1 << 32)
+        scores[m] = np.int32(bits).view(np.float32)
 
 
 @compiled
-def _unpack_exactly(keys: NDArray[np.int64], exact: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-    """Write the float64 scores of the keys to values, and sort both where float32 could not tell scores apart."""
+def _unpack_exactly(keys: NDArray[np.int64], exact: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+    """Write the float64 scores of the keys, and sort both where float32 could not tell scores apart."""
     for m in range(keys.size):
-        values[m] = exact[keys[m] & _INDEX]
+        scores[m] = exact[keys[m] & _INDEX]
     start = 0
     for m in range(1, keys.size + 1):
-        if m < keys.size and (keys[m] >> INDEX_BITS) == (keys[start] >> INDEX_BITS):
+        if m < keys.size and (keys[m] >> SCORE_SHIFT) == (keys[start] >> SCORE_SHIFT):
             continue
         if m - start > 1:
-            by_value = np.argsort(-values[start:m], kind="mergesort")
-            values[start:m] = values[start:m][by_value]
-            keys[start:m] = keys[start:m][by_value]
+            by_score = np.argsort(-scores[start:m], kind="mergesort")
+            scores[start:m] = scores[start:m][by_score]
+            keys[start:m] = keys[start:m][by_score]
         start = m
 
 
 @compiled
-def _infer(a: NDArray[np.float64], b: NDArray[np.float64], sign: float, counts: NDArray[np.float64]) -> float:
-    """Solves argmax_y F; a tied pair is neither above nor below. Adds sign·PM·features to counts, returns the loss.
-
-    Merges both classes, one group of equal scores after the other.
-    """
-    P, M = a.size, b.size
+def _split(
+    keys: NDArray[np.int64],  # [n]
+    scores: NDArray[np.float64],  # [n]
+    a: NDArray[np.float64],  # [n] scores of the positives are written to the first P
+    b: NDArray[np.float64],  # [n] scores of the negatives to the first M
+    low: NDArray[np.int32],  # [n] the number of negatives before each positive to the first P
+) -> None:
+    """Split sorted items by class; without a branch, as the processor cannot guess classes."""
     i = j = 0
+    for m in range(keys.size):
+        negative = (keys[m] >> INDEX_BITS) & 1
+        a[i] = scores[m]
+        b[j] = scores[m]
+        low[i] = j
+        i += 1 - negative
+        j += negative
+
+
+@compiled
+def _any_tie(scores: NDArray[np.float64]) -> bool:  # [n] sorted
+    """Whether two items have one score."""
+    tied = False
+    for m in range(1, scores.size):
+        tied |= scores[m] == scores[m - 1]
+    return tied
+
+
+@summing
+def _precision(above: NDArray[np.int32]) -> float:  # [P]
+    """The sum of the positives' precisions."""
     precision = 0.0
-    while i < P:
-        score = a[i]
-        while j < M and b[j] > score:
-            counts[P + j] += sign * (P - 2 * i)
-            j += 1
-        above, first = j, i
-        while i < P and a[i] == score:
+    for i in range(above.size):
+        precision += (i + 1.0) / (i + 1.0 + above[i])
+    return precision
+
+
+@compiled
+def _tied_precision(
+    a: NDArray[np.float64], b: NDArray[np.float64], low: NDArray[np.int32], high: NDArray[np.int32]
+) -> float:
+    """The prediction's sum of precisions: a tied group shares the one at its end. Writes the negatives with b ≥ a_i."""
+    precision = 0.0
+    i = 0
+    while i < a.size:
+        first, j = i, low[i]
+        while i < a.size and a[i] == a[first]:
             i += 1
-        while j < M and b[j] == score:
-            counts[P + j] += sign * (P - first - i)
+        while j < b.size and b[j] == a[first]:
             j += 1
-        for k in range(first, i):
-            counts[k] += sign * (M - above - j)
-        precision += (i - first) * (i / (i + j))  # a tied group shares the precision at its end
-    for k in range(j, M):
-        counts[P + k] -= sign * P
-    return 1.0 - precision / P
+        high[first:i] = j
+        precision += (i - first) * (i / (i + j))
+    return precision
 
 
 @compiled
@@ -123,25 +156,30 @@ def _rises(score: float, a: float, x: float, kappa_i: float) -> bool:
 def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> bool:
     """Write the best c_i of every row alone, the number of c with D_i(c) > 0; return whether they are a staircase.
 
-    The search starts from the row before: a few steps, then halving.
+    The search starts from the row before: a few windows up, each counted without a branch, or a few steps down; then
+    it halves what is left.
     """
     M = b.size
     staircase = True
     c = 0
     for i in range(a.size):
         x, kappa_i = i + 2.0, kappa * (i + 1.0)
-        if c < M and _rises(b[c], a[i], x + c, kappa_i):
-            end = min(c + 16, M)
-            c += 1
-            while c < end and _rises(b[c], a[i], x + c, kappa_i):
-                c += 1
-            low, high = c, M if c == end else c
+        if c == 0 or _rises(b[c - 1], a[i], x + c - 1, kappa_i):
+            end = min(c + 4 * _WINDOW, M) if M >= _WINDOW else 0
+            rising = _WINDOW
+            while rising == _WINDOW and c < end:
+                start = min(c, M - _WINDOW)
+                window, y = b[start : start + _WINDOW], x + start
+                rising = 0
+                for k in range(_WINDOW):
+                    rising += (window[k] - a[i]) * ((y + (k - 1.0)) * (y + k)) + kappa_i > 0.0
+                c = start + rising
+            low, high = c, M if rising == _WINDOW else c
         else:
+            staircase = False
             end = max(c - 16, 0)
-            before = c
             while c > end and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
                 c -= 1
-            staircase &= c == before
             low, high = 0 if c == end else c, c
         while low < high:
             c = (low + high) // 2
@@ -595,20 +633,23 @@ def _augment_down(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, 
 
 
 @compiled
-def _average_ties(values: NDArray[np.float64], counts: NDArray[np.float64]) -> None:  # [n], [n]
-    """Give items of one class and one score the mean of their counts, so that the order of the input cannot matter."""
-    tied = False
-    for k in range(1, values.size):
-        tied |= values[k] == values[k - 1]
-    if not tied:
-        return
+def _average_ties(values: NDArray[np.float64], counts: NDArray[np.int32]) -> None:  # [n], [n]
+    """Replace values by counts, those of equal values by their mean, so that the order of the input cannot matter."""
     start = 0
     for k in range(1, values.size + 1):
         if k < values.size and values[k] == values[start]:
             continue
-        if k - start > 1:
-            counts[start:k] = counts[start:k].mean()
+        values[start:k] = counts[start:k].mean()
         start = k
+
+
+@summing
+def _dot(values: NDArray[np.float64], shift: float, counts: NDArray[np.int32]) -> float:  # [n], [n]
+    """Σ counts·(values − shift)."""
+    score = 0.0
+    for m in range(values.size):
+        score += counts[m] * (values[m] - shift)
+    return score
 
 
 @compiled
@@ -616,29 +657,41 @@ def _add_output(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     weight: float,
-    sign: float,
-    above: NDArray[np.int32],  # [P] scratch
-    counts: NDArray[np.float64],  # [P + M]
+    down: bool | None,
+    sign: int,
+    tied: bool,
+    low: NDArray[np.int32],  # [P] how many negatives stand before each positive
+    scratch: NDArray[np.int32],  # [P]
+    counts: NDArray[np.int32],  # [P]
+    steps: NDArray[np.int32],  # [M + 1]
 ) -> float:
-    """Add sign·PM·features of argmax F + weight·L to counts; return its loss."""
+    """Add sign·PM·features of argmax F + weight·L to the counts and, as steps, of the negatives; return its loss.
+
+    Positive i gets M − 2·c_i, negative j gets P − 2·#{i: c_i ≤ j}, which steps down by 2 at every c_i. A tied pair of
+    the prediction is neither above nor below: c_i lies halfway, and one step of 1 comes before the tied negatives, one
+    behind them. No count reaches 2^31, as no list is longer than 2^30.
+    """
     P, M = a.size, b.size
-    if weight == 0.0:
-        return _infer(a, b, sign, counts)
-    if weight == TRUTH:
-        above[:] = 0
-    elif weight > 0.0:
-        _augment_up(a, b, weight * M / 2.0, above)
+    high = scratch
+    if weight == 0.0 and tied:
+        precision = _tied_precision(a, b, low, high)
     else:
-        _augment_down(a, b, -weight * M / 2.0, above)
-    precision = 0.0
-    i = 0
-    for j in range(M):
-        while i < P and above[i] <= j:
-            i += 1
-        counts[P + j] += sign * (P - 2 * i)
+        if weight == 0.0:
+            high = low
+        elif weight == TRUTH:
+            high[:] = 0
+        elif weight > 0.0:
+            _augment_up(a, b, weight * M / 2.0, high)
+        elif down is not None:
+            _augment_down(a, b, -weight * M / 2.0, high)
+        low = high
+        precision = _precision(high)
     for i in range(P):
-        counts[i] += sign * (M - 2 * above[i])
-        precision += (i + 1.0) / (i + 1.0 + above[i])
+        counts[i] += sign * (M - low[i] - high[i])
+    steps[0] += sign * P
+    for i in range(P):
+        steps[low[i]] -= sign
+        steps[high[i]] -= sign
     return 1.0 - precision / P
 
 
@@ -646,16 +699,16 @@ def _add_output(
 def average_precision_contrast(
     keys: NDArray[np.int64],  # [b, N] sorted, of b lists from the first one on
     first: int,
-    exact: NDArray[np.float64],  # [B, N] the scores, or [0, 0] where float32 holds them
+    exact: NDArray[np.float64] | None,  # [B, N] the scores, or None where float32 holds them
     away: float,
     toward: float,
+    down: bool | None,  # None where no weight is finite and below 0, which spares the compilation of `_augment_down`
     scale: float,
     gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
     value: NDArray[np.floating],  # [B] zeros; gets scale·((F + away·L)(y_away) − (F + toward·L)(y_toward))
     counted: NDArray[np.bool_],  # [B] written: whether the list has a pair
-    values: NDArray[np.float64],  # [N] scratch, as are the next two
-    counts: NDArray[np.float64],  # [N]
-    scratch: NDArray[np.int32],  # [N]
+    floats: NDArray[np.float64],  # [3, N] scratch
+    integers: NDArray[np.int32],  # [4, N + 1] scratch
 ) -> None:
     """Contrast argmax F + away·L with argmax F + toward·L in every list; one without a pair is left at zero.
 
@@ -665,32 +718,53 @@ def average_precision_contrast(
         return
     for row in range(keys.shape[0]):
         k = first + row
-        ranked = keys[row]
-        P = np.searchsorted(ranked, 1 << 62)
-        n = ranked.size
-        if ranked[n - 1] == _MASKED:
-            n = np.searchsorted(ranked, _MASKED)
-        M = n - P
+        n = keys.shape[1]
+        if keys[row, n - 1] == _MASKED:
+            n = np.searchsorted(keys[row], _MASKED)
+        ranked = keys[row, :n]
+        M = 0
+        for m in range(n):
+            M += (ranked[m] >> INDEX_BITS) & 1
+        P = n - M
         counted[k] = P > 0 and M > 0
         if not counted[k]:
             continue
-        if exact.size:
-            _unpack_exactly(ranked[:n], exact[k], values[:n])
+        scores = floats[0, :n]
+        if exact is None:
+            _unpack(ranked, scores)
         else:
-            _unpack(ranked[:n], values[:n], scratch[:n])
-        a, b = values[:P], values[P:n]
-        above = scratch[:P]
-        counts[:n] = 0.0
-        loss = _add_output(a, b, away, 1.0, above, counts)
+            _unpack_exactly(ranked, exact[k], scores)
+        _split(ranked, scores, floats[1], floats[2], integers[0])
+        tied = _any_tie(scores)
+        a, b = floats[1, :P], floats[2, :M]
+        low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
+        counts[:] = 0
+        steps[:] = 0
+        loss = _add_output(a, b, away, down, 1, tied, low, scratch, counts, steps)
         weighted = away * loss if away != TRUTH else 0.0
         if toward != NOTHING:
-            toward_loss = _add_output(a, b, toward, -1.0, above, counts)
+            toward_loss = _add_output(a, b, toward, down, -1, tied, low, scratch, counts, steps)
             weighted -= toward * toward_loss if toward != TRUTH else 0.0
-        _average_ties(a, counts[:P])
-        _average_ties(b, counts[P:n])
+        count = np.int32(0)
+        for j in range(M):
+            count += steps[j]
+            steps[j] = count
         share = 1.0 / (float(P) * M)
-        score = 0.0
+        if toward != NOTHING:
+            score = _dot(a, a[0], counts) + _dot(b, a[0], steps)  # counts sum to zero: a shift changes nothing
+            value[k] = scale * (share * score + weighted)
+        else:
+            value[k] = loss
+        if tied:
+            _average_ties(a, counts)
+            _average_ties(b, steps)
+        else:
+            a[:] = counts
+            b[:] = steps[:M]
+        i = j = 0
         for m in range(n):
-            gradient[k, ranked[m] & _INDEX] = scale * share * counts[m]
-            score += counts[m] * (values[m] - values[0])  # counts sum to zero: a shift of all scores changes nothing
-        value[k] = scale * (share * score + weighted) if toward != NOTHING else loss
+            negative = (ranked[m] >> INDEX_BITS) & 1
+            of_positive, of_negative = floats[1, i], floats[2, j]
+            gradient[k, ranked[m] & _INDEX] = scale * share * (of_negative if negative else of_positive)
+            i += 1 - negative
+            j += negative

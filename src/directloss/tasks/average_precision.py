@@ -28,8 +28,6 @@ from ..update import TRUTH, Row
 __all__ = ["AveragePrecision"]
 
 NOTHING = math.inf  # the weight that stands for no output: the other one alone
-ALL_VALID = np.empty((0, 0), np.bool_)
-NOT_NEEDED = np.empty((0, 0))
 CHUNK = 1 << 15  # items that are packed, sorted and solved while the cache holds them
 
 
@@ -52,24 +50,25 @@ def _solve(
     lists = batch.numel()
     shape = (lists, items)
     scores = scores.contiguous()
-    bits = scores.to(torch.float32).numpy().view(np.int32).reshape(shape)
+    single = (scores if scores.dtype == torch.float32 else scores.to(torch.float32)).numpy().reshape(shape)
     positive = (target if target.dtype == torch.bool else target != 0).contiguous().numpy().reshape(shape)
-    valid = mask.contiguous().numpy().reshape(shape) if mask is not None else ALL_VALID
+    valid = mask.contiguous().numpy().reshape(shape) if mask is not None else None
     double = scores.dtype == torch.float64
-    exact = scores.numpy().reshape(shape) if double else NOT_NEEDED
+    exact = scores.numpy().reshape(shape) if double else None
     dtype = np.float64 if double else np.float32
     gradient, value, counted = np.zeros(scores.shape, dtype), np.zeros(batch, dtype), np.zeros(batch, np.bool_)
     outputs = gradient.reshape(shape), value.reshape(-1), counted.reshape(-1)
-    scratch = np.empty(items), np.empty(items), np.empty(items, np.int32)  # NumPy's memory comes in huge pages
+    scratch = np.empty((3, items)), np.empty((4, items + 1), np.int32)  # NumPy's memory comes in huge pages
+    down = True if -math.inf < away < 0 or -math.inf < toward < 0 else None
     rows = max(1, CHUNK // max(items, 1))
     keys = np.empty((min(rows, lists), items), np.int64)
     for first in range(0, lists, rows):
         last = min(first + rows, lists)
         part = keys[: last - first]
-        if not kernels.average_precision_pack(bits, positive, valid, first, part):
+        if not kernels.average_precision_pack(single, positive, valid, first, part):
             check_finite(scores, mask)
         part.sort(axis=-1)
-        kernels.average_precision_contrast(part, first, exact, away, toward, scale, *outputs, *scratch)
+        kernels.average_precision_contrast(part, first, exact, away, toward, down, scale, *outputs, *scratch)
     return torch.from_numpy(gradient), torch.from_numpy(value), torch.from_numpy(counted)
 
 
