@@ -23,12 +23,13 @@ def structured_loss(
 ) -> Tensor:
     """The loss of an update on a task; see `StructuredLoss`."""
     check_parts(task, update)
-    return _structured_loss(task, update, scores, target, mask, check_reduction(reduction))
+    return _structured_loss(task, update, scores, target, mask, reduction)
 
 
 def _structured_loss(
     task: Task, update: Update, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
 ) -> Tensor:
+    check_reduction(reduction)
     check_lists(scores, target, mask)
     device = scores.device.type
     if (device == "cpu" or torch.amp.is_autocast_available(device)) and torch.is_autocast_enabled(device):
