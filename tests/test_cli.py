@@ -1,5 +1,6 @@
 """The command line, as people meet it: real processes, real signals, a real Ray."""
 
+import json
 import os
 import re
 import signal
@@ -156,6 +157,17 @@ def test_bad_arguments_get_a_clear_message_and_exit_code_2(arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_report_writes_page_numbers_and_figures_where_it_is_told(finished, tmp_path):
+    page, flat, pictures = tmp_path / "a" / "page.html", tmp_path / "b" / "flat.json", tmp_path / "c"
+    done = call("report", finished[0], "--html", page, "--json", flat, "--figures", pictures)
+    assert done.returncode == 0, done.stderr
+    assert page.read_text() == (finished[0] / "report.html").read_text()
+    assert page.with_suffix(".md").read_text().count("| pos-AP |") > 4
+    assert {record["experiment"] for record in json.loads(flat.read_text())} == {"separable"}
+    assert [path.name for path in sorted(pictures.iterdir())] == [f"separable-{k}.svg" for k in (1, 2, 3, 4)]
+    assert all(path.read_text().startswith("<svg xmlns") for path in pictures.iterdir())
 
 
 def test_report_of_an_empty_folder_says_how_to_fill_it(tmp_path):

@@ -103,7 +103,7 @@ def reproduce(
     if out.exists() and not out.is_dir():
         raise _refuse(f"--out {out} is a file. Name a folder.")
     failures = sum(_run(name, preset, out, jobs or _cores(), backend, address, seeds) for name in experiments)
-    _write_report(out, None, None)
+    _write_report(out)
     if failures:
         errors.print(f"{failures} runs failed; the same command tries them again.", style="red")
         raise typer.Exit(1)
@@ -151,7 +151,9 @@ def _tiny() -> Any:
     return torch.tensor([1.0, 0.0]), torch.tensor([True, False])
 
 
-def _write_report(folder: Path, page: Path | None, flat: Path | None) -> None:
+def _write_report(
+    folder: Path, page: Path | None = None, flat: Path | None = None, pictures: Path | None = None
+) -> None:
     sections = gather(folder)
     if not sections:
         raise _refuse(f"There are no runs in {folder}. Make some: directloss reproduce synthetic --out {folder}")
@@ -163,6 +165,10 @@ def _write_report(folder: Path, page: Path | None, flat: Path | None) -> None:
     text = markdown(sections)
     write_whole(page.with_suffix(".md"), text)
     print(markdown(sections, details=False))
+    if pictures:
+        for section in sections:
+            for figure in section.summary.figures():
+                write_whole(pictures / f"{figure.name}.svg", figure.svg)
     if flat:
         write_whole(flat, records(sections))
         console.print(f"Numbers: {flat}", soft_wrap=True)
@@ -174,11 +180,14 @@ def report(
     folder: Annotated[Path, typer.Argument(help="Folder that keeps the runs.")],
     page: Annotated[Path | None, typer.Option("--html", help="The page; FOLDER/report.html if not given.")] = None,
     flat: Annotated[Path | None, typer.Option("--json", help="Also write all numbers as flat records.")] = None,
+    pictures: Annotated[
+        Path | None, typer.Option("--figures", help="Also write every figure into this folder.")
+    ] = None,
 ) -> None:
     """Write the report on the runs of a folder, and print its tables."""
     if not folder.is_dir():
         raise _refuse(f"{folder} is no folder.")
-    _write_report(folder, page, flat)
+    _write_report(folder, page, flat, pictures)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .checks import check_alike, check_lists, check_parts, check_reduction, check_scored
+from .operators import watched
 from .task import Task
 from .tasks.average_precision import AveragePrecision
 from .update import PositiveDirect, Update
@@ -39,7 +40,10 @@ def _structured_loss(
     contrast = task.contrast(scores, target, update.row, mask)
     dot = torch.dot if scores.dim() == 1 else torch.linalg.vecdot
     values = dot(_cast(scores, contrast.gradient.dtype), contrast.gradient)  # for the graph
-    values.detach().copy_(contrast.value)  # for the value: exact, and not NaN where a masked item is
+    if watched(scores):  # for the value: exact, and not NaN where a masked item is
+        values.detach().copy_(contrast.value)
+    else:
+        values.data = contrast.value  # the same, 10 µs faster
     if reduction == "sum":
         values = values.sum()
     elif reduction == "mean" and values.dim() > 0:
