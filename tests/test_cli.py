@@ -92,7 +92,7 @@ def start(out, *arguments):
     until = time.monotonic() + 200
     while len(list(folder.glob("*.json")) if folder.exists() else []) < 4:
         assert time.monotonic() < until
-        assert process.poll() is None, process.stderr.read()
+        assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     return process, folder
 

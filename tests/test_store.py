@@ -119,7 +119,8 @@ def test_partial_files_of_a_killed_process_are_ignored_and_later_removed(store):
     fresh, old = store.folder / ".a.partial", store.folder / ".b.partial"
     for path in (fresh, old):
         path.write_text("half")
-    os.utime(old, (time.time() - 3600,) * 2)
+    hour_ago = time.time() - 3600
+    os.utime(old, (hour_ago, hour_ago))
     assert list(store.runs().values()) == [RUN]
     assert fresh.exists()
     assert not old.exists()

@@ -57,8 +57,8 @@ def operator(
 def watched(scores: Tensor) -> bool:
     """Whether anything is there to see an operation: a compiler, a transform, a mode or a subclass of Tensor.
 
-    If not, there are shorter ways: calling an operator's function itself saves the dispatcher's 25 µs, a sixth of a call
-    on a list of 512.
+    If not, there are shorter ways: calling an operator's function itself saves the dispatcher's 25 µs, a sixth of a
+    call on a list of 512.
     """
     return (
         torch.compiler.is_compiling()
