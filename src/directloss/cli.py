@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -21,7 +22,7 @@ from .loss import AveragePrecisionLoss
 from .report import gather, html, markdown, records
 from .store import Store, plain, write_whole
 from .tasks import TASKS
-from .update import UPDATES
+from .update import UPDATES, NegativeDirect, PositiveDirect
 
 __all__ = ["app"]
 
@@ -123,7 +124,7 @@ def _run(name: str, preset: str, out: Path, jobs: int, backend: str, address: st
         console.print(f"{name}, {preset} preset: all {len(configs)} runs are in {store.folder} already.")
         return 0
     console.print(f"{name}, {preset} preset: {len(missing)} of {len(configs)} runs to do, {jobs} at a time.")
-    AveragePrecisionLoss()(*_tiny())  # compiles the kernels once, before several processes would
+    _compile()
     failures = 0
     try:
         with _progress(len(configs), done) as (advance, listen):
@@ -145,10 +146,12 @@ def _run(name: str, preset: str, out: Path, jobs: int, backend: str, address: st
     return failures
 
 
-def _tiny() -> Any:
-    import torch
-
-    return torch.tensor([1.0, 0.0]), torch.tensor([True, False])
+def _compile() -> None:
+    """Compile the kernels once, before several processes would."""
+    scores, target = torch.tensor([1.0, 0.0]), torch.tensor([True, False])
+    with console.status("compiling kernels, once after installation (up to a minute)"):
+        for update in (PositiveDirect(1.0), NegativeDirect(1.0)):
+            AveragePrecisionLoss(update)(scores, target)
 
 
 def _write_report(

@@ -135,7 +135,8 @@ figure svg { width: 100%; height: auto; display: block; }
 .scroll { overflow-x: auto; } .scroll:focus { outline: 2px solid #0072b2; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid #ddd; }
-td:not(:first-child) { min-width: 5rem; } .claims td:nth-child(-n+2) { min-width: 14rem; }
+td:not(:first-child) { min-width: 5rem; } table:not(.claims) td:first-child { white-space: nowrap; }
+.claims td:nth-child(-n+2) { min-width: 14rem; }
 .verdict { font-weight: 600; white-space: nowrap; }
 .holds { color: #00573f; } .holds-in-part { color: #6b4e00; } .does-not-hold { color: #9c2a00; }
 .note, .facts { font-size: .9rem; color: #333; }
