@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -113,12 +115,30 @@ def test_kill_loses_only_what_was_under_way_and_the_same_command_goes_on(finishe
 
 def test_interrupt_ends_cleanly_and_says_what_is_kept(tmp_path):
     process, folder = start(tmp_path)
-    os.kill(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     (kept,) = re.findall(rf"Stopped. (\d+) of {2 * SEPARABLE} runs are kept in", errors)
     assert int(kept) == len(files(folder))
     assert "Traceback" not in errors
+
+
+def test_workers_end_soon_after_their_parent_is_killed(tmp_path):
+    process, _ = start(tmp_path)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)  # the workers hold its pipes open until they end
+
+
+def test_a_killed_worker_is_told_and_nothing_is_lost(tmp_path):
+    process, folder = start(tmp_path)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    workers = [pid for pid in children if b"loky" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "A process was killed" in told
+    assert f"{len(files(folder))} of {2 * SEPARABLE} runs are kept in" in told
+    assert "Traceback" not in told
 
 
 def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
@@ -148,6 +168,9 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["check", "directloss"], "'directloss' names no task. Write MODULE:TASK"),
         (["check", "nomodule:Task"], "There is no module 'nomodule'"),
         (["check", "directloss:Nothing"], "directloss has no 'Nothing'."),
+        (["check", "directloss:Task"], "abstract"),
+        (["check", "directloss:average_precision_loss"], "is no Task"),
+        (["report", ".", "--html", "page.md"], "--html page.md must end in .html"),
         (["nonsense"], "nonsense"),
     ],
     ids=lambda value: " ".join(value)[-30:] if isinstance(value, list) else "",
@@ -176,14 +199,38 @@ def test_report_of_an_empty_folder_says_how_to_fill_it(tmp_path):
     assert f"directloss reproduce synthetic --out {tmp_path}" in done.stderr
 
 
-def test_a_missing_package_is_named_with_what_to_install(tmp_path):
-    done = without("typer", "list")
-    assert done.returncode == 1
-    assert done.stderr == "typer is missing; install it with: pip install 'directloss[experiments]'\n"
-    done = without("ray", "reproduce", "separable", "--seeds", 1, "--backend", "ray", "--out", tmp_path)
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("typer", "experiments"), ("joblib", "experiments"), ("matplotlib", "experiments"), ("ray", "ray")],
+)
+def test_a_missing_package_is_named_with_what_to_install(module, extra, tmp_path):
+    done = without(module, "reproduce", "separable", "--seeds", 1, "--backend", "ray", "--out", tmp_path / "new")
     assert done.returncode == 2
-    assert "ray is missing; install it with: pip install 'directloss[ray]'" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr == f"{module} is missing; install it with: pip install 'directloss[{extra}]'\n"
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_terminal_that_knows_only_latin_still_gets_its_report(finished):
+    line = command("report", finished[0])
+    done = subprocess.run(line, capture_output=True, env={**ENVIRONMENT, "PYTHONIOENCODING": "latin-1"})
+    assert done.returncode == 0, done.stderr
+    assert b"| pos-AP |" in done.stdout
+
+
+def test_numbers_of_two_presets_are_not_mixed(finished, tmp_path):
+    shutil.copytree(finished[0] / "separable" / "quick", tmp_path / "separable" / "quick")
+    shutil.copytree(finished[0] / "separable" / "quick", tmp_path / "separable" / "paper")
+    done = call("report", tmp_path, "--json", tmp_path / "a.json")
+    assert done.returncode == 2
+    assert "Name one: --preset" in done.stderr
+    assert call("report", tmp_path, "--json", tmp_path / "a.json", "--preset", "quick").returncode == 0
+    assert (tmp_path / "a.json").exists()
+
+
+def test_bench_has_its_own_options():
+    done = call("bench", "--help")
+    assert done.returncode == 0
+    assert "--rounds" in done.stdout
 
 
 def test_list_and_help_name_everything():

@@ -57,11 +57,25 @@ def test_readme_lists_the_tasks_and_updates_that_there_are():
 def test_tables_of_the_readme_are_those_of_the_results():
     text = (ROOT / "README.md").read_text()
     assert tables(json.loads((ROOT / "results" / "speed.json").read_text())) in text
-    noise = json.loads((ROOT / "results" / "label-noise-small.json").read_text())
-    assert noise["command"] in text
-    for record in noise["records"]:
-        if record["noise"] in (0.2, 0.3):
-            assert f"{record['mean']:.3f} ± {record['sd']:.3f}" in text
+
+
+def published():
+    """What the published records say: means with their spread, and differences with their standard errors."""
+    found = set()
+    for name in ("synthetic", "label-noise", "separable"):
+        for record in json.loads((ROOT / "results" / f"{name}.json").read_text()):
+            if record["metric"].endswith("_minus_this"):
+                found.add(f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−"))
+            else:
+                found.add(f"{record['mean']:.3f} ± {record['sd']:.3f}")
+    return found
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "reproduction.md"], ids=lambda path: path.name)
+def test_numbers_of_experiments_are_those_of_the_results(path):
+    numbers = set(re.findall(r"[+−]?\d\.\d{3} ± \d\.\d{3}", path.read_text()))
+    assert len(numbers) > 10
+    assert numbers <= published()
 
 
 @pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)

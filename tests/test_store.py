@@ -79,6 +79,26 @@ def damage_text(path):
     path.rename(path.with_name("notes.txt"))
 
 
+def damage_partial(path):
+    path.rename(path.with_name("film.partial"))
+    os.utime(path.with_name("film.partial"), (0, 0))
+
+
+def damage_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def damage_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def damage_link(path):
+    path.unlink()
+    path.symlink_to("/nowhere/at/all")
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
@@ -90,6 +110,10 @@ def damage_text(path):
         (damage_foreign, "it is no result of a run"),
         (damage_list, "recursion"),
         (damage_text, "it is no result of a run"),
+        (damage_partial, "it is no result of a run"),
+        (damage_folder, "it is no result of a run"),
+        (damage_pipe, "it is no result of a run"),
+        (damage_link, "it is no result of a run"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -97,12 +121,13 @@ def test_a_damaged_or_foreign_file_is_named_and_set_aside(store, damage, reason)
     store.write(RUN)
     damage(store.path(CONFIG))
     (bad,) = store.folder.iterdir()
-    content = bad.read_bytes()
+    status = bad.lstat()
     assert store.runs() == {}
     (text,) = store.set_aside
     assert str(bad) in text
     assert reason in text
-    assert (store.folder / "aside" / bad.name).read_bytes() == content
+    moved = (store.folder / "aside" / bad.name).lstat()
+    assert (moved.st_ino, moved.st_size) == (status.st_ino, status.st_size)
     store.write(RUN)
     assert list(store.runs().values()) == [RUN]
 
@@ -114,9 +139,26 @@ def test_two_bad_files_of_one_name_are_both_kept(store):
     assert sorted(path.read_text() for path in (store.folder / "aside").iterdir()) == ["one", "two"]
 
 
+def test_a_file_that_cannot_be_moved_is_named_and_not_trusted(store):
+    write_whole(store.folder / "aside", "in the way")
+    write_whole(store.path(CONFIG), "{")
+    assert store.runs() == {}
+    (text,) = store.set_aside
+    assert "is not counted, and could not be set aside" in text
+
+
+def test_a_name_that_is_no_text_is_named_all_the_same(store):
+    store.write(RUN)
+    with open(os.fsencode(store.folder) + b"/\xff.json", "w"):
+        pass
+    assert list(store.runs().values()) == [RUN]
+    (text,) = store.set_aside
+    text.encode()
+
+
 def test_partial_files_of_a_killed_process_are_ignored_and_later_removed(store):
     store.write(RUN)
-    fresh, old = store.folder / ".a.partial", store.folder / ".b.partial"
+    fresh, old = store.folder / ".a.json.1-00c0ffee.partial", store.folder / ".b.json.1-00c0ffee.partial"
     for path in (fresh, old):
         path.write_text("half")
     hour_ago = time.time() - 3600

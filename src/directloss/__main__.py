@@ -1,4 +1,4 @@
-"""The command `directloss`: says what to install where the command line's own packages are missing."""
+"""The command `directloss`: says what to install where a package is missing, and prints on any terminal."""
 
 import sys
 
@@ -7,14 +7,18 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
         from .cli import app
+
+        app()
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("directloss"):
+        if error.name not in ("joblib", "matplotlib", "ray", "rich", "typer"):
             raise
-        print(f"{error.name} is missing; install it with: pip install 'directloss[experiments]'", file=sys.stderr)
-        sys.exit(1)
-    app()
+        extra = "ray" if error.name == "ray" else "experiments"
+        print(f"{error.name} is missing; install it with: pip install 'directloss[{extra}]'", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The command line: reproduce, report, bench, check, list."""
 
 import importlib
-import os
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Table as Grid
 
 from .enumeration import TaskError, check_task
 from .execution import BACKENDS, Failure, Notes, execute
@@ -21,6 +21,7 @@ from .experiments import EXPERIMENTS
 from .loss import AveragePrecisionLoss
 from .report import gather, html, markdown, records
 from .store import Store, plain, write_whole
+from .task import Task
 from .tasks import TASKS
 from .update import UPDATES, NegativeDirect, PositiveDirect
 
@@ -42,15 +43,12 @@ def _refuse(message: str) -> typer.Exit:
     return typer.Exit(2)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
 def _progress(total: int, done: int) -> Iterator[tuple[Any, Any]]:
     """Bars for the whole and for every run under way; yields what to call after a run, and what hears the notes."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
+    left = TextColumn("left"), TimeRemainingColumn()
+    with Progress(*columns, *left, console=errors, speed_estimate_period=3600) as progress:
         whole = progress.add_task("all runs", total=total, completed=done)
         ended = threading.Event()
         threads: list[threading.Thread] = []
@@ -65,6 +63,8 @@ def _progress(total: int, done: int) -> Iterator[tuple[Any, Any]]:
                     if label not in bars:
                         bars[label] = progress.add_task(f"  {label}", total=100)
                     progress.update(bars[label], completed=round(100 * share))
+            for bar in bars.values():
+                progress.remove_task(bar)
 
         def listen(notes: Notes) -> None:
             threads.append(threading.Thread(target=watch, args=(notes,), daemon=True))
@@ -103,7 +103,9 @@ def reproduce(
         raise _refuse("--address is where a Ray cluster is. Add --backend ray.")
     if out.exists() and not out.is_dir():
         raise _refuse(f"--out {out} is a file. Name a folder.")
-    failures = sum(_run(name, preset, out, jobs or _cores(), backend, address, seeds) for name in experiments)
+    for package in ("joblib", "matplotlib", *(["ray"] if backend == "ray" else [])):
+        importlib.import_module(package)  # before the work, not after it
+    failures = sum(_run(name, preset, out, jobs, backend, address, seeds) for name in experiments)
     _write_report(out)
     if failures:
         errors.print(f"{failures} runs failed; the same command tries them again.", style="red")
@@ -123,9 +125,17 @@ def _run(name: str, preset: str, out: Path, jobs: int, backend: str, address: st
     if not missing:
         console.print(f"{name}, {preset} preset: all {len(configs)} runs are in {store.folder} already.")
         return 0
-    console.print(f"{name}, {preset} preset: {len(missing)} of {len(configs)} runs to do, {jobs} at a time.")
+    import joblib
+
+    jobs = jobs or joblib.cpu_count()
+    where = f"on {address}" if address else f"{jobs} at a time"
+    console.print(f"{name}, {preset} preset: {len(missing)} of {len(configs)} runs to do, {where}.")
     _compile()
     failures = 0
+
+    def kept() -> str:
+        return f"{done} of {len(configs)} runs are kept in {store.folder}; the same command goes on."
+
     try:
         with _progress(len(configs), done) as (advance, listen):
             for run in execute(name, missing, jobs, backend, address, listen):
@@ -137,10 +147,11 @@ def _run(name: str, preset: str, out: Path, jobs: int, backend: str, address: st
                     done += 1
                 advance()
     except KeyboardInterrupt:
-        errors.print(f"Stopped. {done} of {len(configs)} runs are kept in {store.folder}; the same command goes on.")
+        errors.print(f"Stopped. {kept()}")
         raise typer.Exit(130) from None
-    except ModuleNotFoundError as error:
-        raise _refuse(f"{error.name} is missing; install it with: pip install 'directloss[{backend}]'") from None
+    except BrokenExecutor:
+        errors.print(f"A process was killed, perhaps for want of memory; try fewer --jobs. {kept()}", style="red")
+        raise typer.Exit(1) from None
     except ConnectionError as error:
         raise _refuse(f"No Ray cluster answers: {error}") from None
     return failures
@@ -155,27 +166,34 @@ def _compile() -> None:
 
 
 def _write_report(
-    folder: Path, page: Path | None = None, flat: Path | None = None, pictures: Path | None = None
+    folder: Path,
+    page: Path | None = None,
+    flat: Path | None = None,
+    pictures: Path | None = None,
+    preset: str | None = None,
 ) -> None:
-    sections = gather(folder)
+    sections = [section for section in gather(folder) if preset in (None, section.preset)]
     if not sections:
         raise _refuse(f"There are no runs in {folder}. Make some: directloss reproduce synthetic --out {folder}")
+    if (flat or pictures) and len({section.experiment.name for section in sections}) < len(sections):
+        raise _refuse(f"{folder} has runs of several presets. Name one: --preset quick or --preset paper.")
     for section in sections:
         for text in section.set_aside:
             errors.print(text, style="yellow", markup=False, highlight=False)
     page = page or folder / "report.html"
+    tables = page.with_suffix(".md")
     write_whole(page, html(sections))
-    text = markdown(sections)
-    write_whole(page.with_suffix(".md"), text)
-    print(markdown(sections, details=False))
+    write_whole(tables, markdown(sections))
     if pictures:
         for section in sections:
             for figure in section.summary.figures():
                 write_whole(pictures / f"{figure.name}.svg", figure.svg)
     if flat:
         write_whole(flat, records(sections))
+    print(markdown(sections, details=False))
+    if flat:
         console.print(f"Numbers: {flat}", soft_wrap=True)
-    console.print(f"Report: {page} (all tables as Markdown: {page.with_suffix('.md')})", soft_wrap=True)
+    console.print(f"Report: {page} (all tables as Markdown: {tables})", soft_wrap=True)
 
 
 @app.command()
@@ -186,14 +204,17 @@ def report(
     pictures: Annotated[
         Path | None, typer.Option("--figures", help="Also write every figure into this folder.")
     ] = None,
+    preset: Annotated[str | None, typer.Option(help="Only the runs of this preset.")] = None,
 ) -> None:
     """Write the report on the runs of a folder, and print its tables."""
     if not folder.is_dir():
         raise _refuse(f"{folder} is no folder.")
-    _write_report(folder, page, flat, pictures)
+    if page and page.suffix != ".html":
+        raise _refuse(f"--html {page} must end in .html; the tables go beside it as Markdown.")
+    _write_report(folder, page, flat, pictures, preset)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def bench(context: typer.Context) -> None:
     """Time the loss beside torch.sort and its peers; options as of python -m benchmarks.speed."""
     sys.path.insert(0, "")
@@ -222,8 +243,10 @@ def check(task: Annotated[str, typer.Argument(metavar="MODULE:TASK", help="E.g. 
     found = getattr(module, name, None)
     if found is None:
         raise _refuse(f"{module_name} has no {name!r}.")
-    instance = found() if isinstance(found, type) else found
     try:
+        instance = found() if isinstance(found, type) else found
+        if not isinstance(instance, Task):
+            raise TypeError(f"{task} is no Task but {instance!r}.")
         check_task(instance)
     except TaskError as error:
         errors.print(str(error), style="red", markup=False, highlight=False)
@@ -236,13 +259,13 @@ def check(task: Annotated[str, typer.Argument(metavar="MODULE:TASK", help="E.g. 
 @app.command("list")
 def list_() -> None:
     """List experiments, tasks and updates."""
-    table = Table("experiment", "what", "presets")
+    table = Grid("experiment", "what", "presets")
     for experiment in EXPERIMENTS.values():
         counts = ", ".join(f"{preset} ({len(experiment.configs(preset, None))} runs)" for preset in experiment.presets)
         table.add_row(experiment.name, experiment.title, counts)
     console.print(table)
     for title, members in (("task", TASKS), ("update", UPDATES)):
-        table = Table(title, "class", "what")
+        table = Grid(title, "class", "what")
         for name, member in members.items():
             table.add_row(name, member.__name__, (member.__doc__ or "").splitlines()[0])
         console.print(table)

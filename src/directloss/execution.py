@@ -6,6 +6,7 @@ Each process computes with one thread, so cores are not oversubscribed and numbe
 import contextlib
 import ctypes
 import logging
+import os
 import platform
 import shutil
 import tempfile
@@ -56,13 +57,17 @@ def _keep_memory() -> None:
 def _work(experiment: str, config: Any, note: str) -> Run | Failure:
     """Run one configuration in this process; write the finished share to the file `note` now and then."""
     heard = 0.0
+    parent = os.getppid()
 
     def after(share: float) -> None:
         nonlocal heard
         if time.monotonic() - heard > HEARD_EVERY:
             heard = time.monotonic()
+            if os.getppid() != parent:  # it was killed: nobody waits for this run
+                os._exit(1)
             with contextlib.suppress(OSError):  # on another machine of a cluster nobody listens
-                Path(note).write_text(f"{config.label}\n{share:.4f}")
+                Path(note + ".new").write_text(f"{config.label}\n{share:.4f}")
+                os.replace(note + ".new", note)
 
     _keep_memory()
     threads = torch.get_num_threads()
@@ -93,8 +98,8 @@ class Notes:
     def read(self) -> list[tuple[str, float]]:
         """The runs under way."""
         found = []
-        for path in sorted(self.folder.iterdir()):
-            with contextlib.suppress(OSError, ValueError):  # gone, or half written: next time
+        for path in sorted(self.folder.glob("*[0-9]")):
+            with contextlib.suppress(OSError, ValueError):  # gone meanwhile
                 label, share = path.read_text().split("\n")
                 found.append((label, float(share)))
         return found
@@ -141,15 +146,22 @@ def _with_joblib(work: Sequence[tuple[str, Any, str]], jobs: int) -> Iterator[Ru
 
 
 def _with_ray(work: Sequence[tuple[str, Any, str]], jobs: int, address: str | None) -> Iterator[Run | Failure]:
-    import ray  # pyright: ignore[reportMissingImports]
+    import ray
+    from ray.exceptions import RayError
 
     resources = {} if address else {"num_cpus": jobs, "include_dashboard": False}
-    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **resources)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **resources)
+    except (ValueError, RuntimeError) as error:
+        raise ConnectionError(str(error)) from error
     try:
         remote = ray.remote(num_cpus=1)(_work)
         pending = [remote.remote(*arguments) for arguments in work]
         while pending:
             (ready, *_), pending = ray.wait(pending)
-            yield ray.get(ready)
+            try:
+                yield ray.get(ready)
+            except RayError as error:
+                yield Failure(f"{type(error).__name__}: {error}")
     finally:
         ray.shutdown()

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from .experiments import EXPERIMENTS
-from .experiments.experiment import Claim, Comparison, Experiment, Run, Summary, Table
+from .experiments.experiment import Claim, Comparison, Experiment, Figure, Run, Summary, Table
 from .experiments.summary import RULE
 from .store import Store, plain
 
@@ -24,6 +24,8 @@ class Section:
 
     experiment: Experiment
     preset: str
+    seeds: int
+    """How many were begun."""
     runs: Sequence[Run]
     missing: int
     """Runs that the preset has, for as many seeds as were begun, and that are not there."""
@@ -35,7 +37,9 @@ class Section:
     @property
     def command(self) -> str:
         """What makes these runs."""
-        return f"directloss reproduce {self.experiment.name} --preset {self.preset}"
+        usual = len({config.seed for config in self.experiment.configs(self.preset, None)})
+        seeds = f" --seeds {self.seeds}" if self.seeds != usual else ""
+        return f"directloss reproduce {self.experiment.name} --preset {self.preset}{seeds}"
 
 
 def gather(folder: Path) -> list[Section]:
@@ -45,13 +49,14 @@ def gather(folder: Path) -> list[Section]:
         for preset in experiment.presets:
             store = Store(folder / experiment.name / preset, experiment.name, experiment.version)
             found = store.runs()
-            seeds = 1 + max((run.config["seed"] for run in found.values()), default=-1)
+            current = [run.config["seed"] for path, run in found.items() if path == store.path(run.config)]
+            seeds = 1 + max(current, default=-1)
             expected = [store.path(plain(config)) for config in experiment.configs(preset, seeds)] if seeds else []
             runs = [found[path] for path in expected if path in found]
             if found or store.set_aside:
                 missing, left_out = len(expected) - len(runs), len(found) - len(runs)
                 summary = experiment.summarise(runs)
-                sections.append(Section(experiment, preset, runs, missing, left_out, store.set_aside, summary))
+                sections.append(Section(experiment, preset, seeds, runs, missing, left_out, store.set_aside, summary))
     return sections
 
 
@@ -86,14 +91,12 @@ def _facts(section: Section) -> list[str]:
     """Seeds, time, versions, and anything that a reader should know about the runs."""
     seconds = sum(run.made["seconds"] for run in section.runs)
     iterations = sorted({run.config["iterations"] for run in section.runs})
-    seeds = len({run.config["seed"] for run in section.runs})
     facts = [
-        f"{len(section.runs)} runs, {seeds} seeds, {' or '.join(map(str, iterations))} iterations, "
+        f"{len(section.runs)} runs, {section.seeds} seeds, {' or '.join(map(str, iterations)) or 'no'} iterations, "
         f"{seconds / 60:.1f} minutes of one core in all.",
         f"Made by: {section.command}",
     ]
-    kept = ("seconds",)
-    makers = {tuple((k, v) for k, v in run.made.items() if k not in kept) for run in section.runs}
+    makers = {tuple((k, v) for k, v in run.made.items() if k != "seconds") for run in section.runs}
     facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(makers)]
     if section.missing:
         facts.append(f"Not finished: {section.missing} runs are missing. The command above goes on with them.")
@@ -144,7 +147,7 @@ td:not(:first-child) { min-width: 5rem; } table:not(.claims) td:first-child { wh
   .claims thead { display: none; } .claims tr { display: block; padding: .5rem 0; border-bottom: 1px solid #ddd; }
   .claims td { display: block; border: 0; padding: .1rem 0; } .claims td:nth-child(3)::before { content: "seeds: "; } }
 @media print { body { max-width: none; font-size: 10pt; } .scroll { overflow: visible; } h2 { break-before: page; }
-  .figures { grid-template-columns: 1fr 1fr; } tr { break-inside: avoid; } details > * { display: block; } }
+  .figures { grid-template-columns: 1fr 1fr; } tr { break-inside: avoid; } }
 """
 
 
@@ -166,13 +169,19 @@ def _html_table(table: Table, kind: str = "") -> str:
     )
 
 
+def _inline(figure: Figure, section: str) -> str:
+    """The figure's SVG with ids that are its own in the page."""
+    svg = re.sub(r'\bid="', f'id="{section}-{figure.name}-', figure.svg)
+    return re.sub(r'(url\(|href=")#', rf"\g<1>#{section}-{figure.name}-", svg)
+
+
 def html(sections: Sequence[Section]) -> str:
     """The whole report as one page, without scripts and without anything from elsewhere."""
     body = ""
     for section in sections:
         name = f"{section.experiment.name}-{section.preset}"
         figures = "".join(
-            f'<figure><div role="img" aria-label="{escape(figure.alt, quote=True)}">{figure.svg}</div>'
+            f'<figure><div role="img" aria-label="{escape(figure.alt, quote=True)}">{_inline(figure, name)}</div>'
             f"<figcaption>{escape(figure.title)}</figcaption></figure>\n"
             for figure in section.summary.figures()
         )

@@ -4,11 +4,13 @@ A file is trusted only if it is whole and holds the configuration that its name 
 is set aside under `aside/`, and named; nothing is overwritten.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import re
-import tempfile
+import secrets
+import stat
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -16,25 +18,27 @@ from typing import Any
 
 from .experiments.experiment import Run
 
-__all__ = ["Store", "write_whole"]
+__all__ = ["Store", "plain", "write_whole"]
 
 FORMAT = 1
+ASIDE = "aside"
+PARTIAL = re.compile(r"\..+\.json\.\d+-[0-9a-f]{8}\.partial")
 ABANDONED = 600.0  # seconds after which a partial file belongs to nobody: writing takes milliseconds
+LARGEST = 1 << 26  # bytes of a result that is read; the largest one written here has less than a thousandth
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that, whenever the process or the machine stops, it is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with open(partial, "x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(partial, 0o644)
         os.replace(partial, path)
     except BaseException:
-        Path(partial).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
 
 
@@ -78,20 +82,20 @@ class Store:
         if not self.folder.is_dir():
             return found
         for path in sorted(self.folder.iterdir()):
-            if path.name.endswith(".partial"):
-                if time.time() - path.stat().st_mtime > ABANDONED:
-                    path.unlink(missing_ok=True)
-                continue
-            if path.is_dir():
-                continue
-            try:
-                found[path] = self._read(path)
-            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                self._put_aside(path, error)
+            if PARTIAL.fullmatch(path.name):
+                with contextlib.suppress(OSError):  # gone meanwhile: its writer is alive
+                    if time.time() - path.lstat().st_mtime > ABANDONED:
+                        path.unlink()
+            elif path.name != ASIDE:
+                try:
+                    found[path] = self._read(path)
+                except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                    self._put_aside(path, error)
         return found
 
     def _read(self, path: Path) -> Run:
-        if path.suffix != ".json":
+        status = path.lstat()
+        if path.suffix != ".json" or not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
             raise ValueError("it is no result of a run")
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -104,13 +108,18 @@ class Store:
         return Run(content["config"], content["result"], content["made"])
 
     def _put_aside(self, path: Path, error: Exception) -> None:
-        aside = self.folder / "aside"
-        aside.mkdir(exist_ok=True)
+        reason = "it is no JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else error
+        aside = self.folder / ASIDE
         place = aside / path.name
         count = 1
-        while place.exists():
+        while os.path.lexists(place):
             place = aside / f"{path.name}.{count}"
             count += 1
-        os.replace(path, place)
-        reason = "it is no JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else error
-        self.set_aside.append(f"{path} set aside as {place}: {reason}")
+        try:
+            aside.mkdir(exist_ok=True)
+            os.replace(path, place)
+        except OSError as failure:
+            text = f"{path} is not counted, and could not be set aside ({failure}): {reason}"
+        else:
+            text = f"{path} set aside as {place}: {reason}"
+        self.set_aside.append(text.encode("utf-8", "backslashreplace").decode())

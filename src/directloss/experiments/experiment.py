@@ -26,7 +26,8 @@ class Record(NamedTuple):
     class_: str | None
     metric: str
     mean: float
-    sd: float
+    sd: float | None
+    """Standard deviation; none of a single value."""
     n: int
 
 

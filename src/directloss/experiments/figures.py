@@ -1,14 +1,15 @@
 """Pictures of results as SVG: colours that everyone can tell apart, and a marker and line style for each method."""
 
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from io import StringIO
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from .experiment import Figure
+from .summary import Outcomes
 
-__all__ = ["Series", "bars", "lines", "series"]
+__all__ = ["Series", "bars", "lines", "noise_lines", "series"]
 
 STYLES: dict[str, tuple[str, str, str]] = {  # colour (Okabe and Ito's), marker, line
     "pos-AP": ("#0072B2", "o", "-"),
@@ -40,64 +41,73 @@ def series(points: Mapping[float, Collection[float]]) -> Series:
     return Series(x, [mean(points[k]) for k in x], errors)
 
 
-def _axes() -> tuple[Any, Any]:
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    plt.rcParams.update({"svg.hashsalt": "directloss", "svg.fonttype": "none", "font.family": "sans-serif"})
-    return plt.subplots(figsize=(5.6, 3.8), layout="constrained")
+LOOK = {"svg.hashsalt": "directloss", "svg.fonttype": "none", "font.family": "sans-serif"}
 
 
-def _finish(figure: Any, name: str, title: str, alt: str) -> Figure:
-    import matplotlib.pyplot as plt
+@contextmanager
+def _axes() -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes; leaves matplotlib's own state alone."""
+    import matplotlib.style
+    from matplotlib.figure import Figure as Canvas
 
+    with matplotlib.style.context(["default", LOOK]):
+        canvas = Canvas(figsize=(5.6, 3.8), layout="constrained")
+        yield canvas, canvas.subplots()
+
+
+def _finish(canvas: Any, name: str, title: str, alt: str) -> Figure:
     buffer = StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    plt.close(figure)
+    canvas.savefig(buffer, format="svg", metadata={"Date": None})
     svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)  # unique where several stand in one page
-    svg = re.sub(r'(url\(|href=")#', rf"\g<1>#{name}-", svg)
-    return Figure(name, title, svg, alt)
+    return Figure(name, title, svg[svg.index("<svg") :], alt)
 
 
 def lines(name: str, title: str, curves: Mapping[str, Series], xlabel: str, ylabel: str) -> Figure:
     """One curve a method, a band of one standard error around it."""
-    figure, axes = _axes()
-    for method, (x, means, errors) in curves.items():
-        colour, marker, line = STYLES[method]
-        every = max(1, len(x) // 8)
-        axes.plot(x, means, color=colour, marker=marker, linestyle=line, markevery=every, markersize=5, label=method)
-        low, high = ([m + sign * e for m, e in zip(means, errors, strict=True)] for sign in (-1, 1))
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.grid(True, alpha=0.3)
-    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
     told = "; ".join(f"{method}: from {c.mean[0]:.2f} to {c.mean[-1]:.2f}" for method, c in curves.items())
     first, last = (next(iter(curves.values())).x[k] for k in (0, -1)) if curves else (0, 0)
-    return _finish(figure, name, title, f"{title}. {ylabel} at {xlabel} {first:g} and {last:g}: {told}.")
+    with _axes() as (canvas, axes):
+        for method, (x, means, errors) in curves.items():
+            colour, marker, line = STYLES[method]
+            style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 5, "label": method}
+            axes.plot(x, means, markevery=max(1, len(x) // 8), **style)
+            low, high = ([m + sign * e for m, e in zip(means, errors, strict=True)] for sign in (-1, 1))
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.grid(True, alpha=0.3)
+        if curves:
+            canvas.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
+        return _finish(canvas, name, title, f"{title}. {ylabel} at {xlabel} {first:g} and {last:g}: {told}.")
+
+
+def noise_lines(name: str, title: str, outcomes: Outcomes, variant: str, xlabel: str, ylabel: str) -> Figure:
+    """One curve a method against the share of damaged samples, of one variant."""
+    points: dict[str, dict[float, list[float]]] = {}
+    for (of, noise, method), values in outcomes.items():
+        if of == variant:
+            points.setdefault(method, {})[100 * noise] = list(values.values())
+    return lines(name, title, {method: series(values) for method, values in points.items()}, xlabel, ylabel)
 
 
 def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], ylabel: str) -> Figure:
     """For every method a bar in each group."""
-    figure, axes = _axes()
     methods = list(dict.fromkeys(method for group in groups.values() for method in group))
     shades = ("#0072B2", "#E69F00", "#56B4E9", "#000000")
     hatches = ("", "//", "..", "xx")
     width = 0.8 / max(len(groups), 1)
-    for number, (group, values) in enumerate(groups.items()):
-        places = [k + (number - (len(groups) - 1) / 2) * width for k in range(len(methods))]
-        heights = [values.get(method, 0.0) for method in methods]
-        style = {"color": shades[number % 4], "hatch": hatches[number % 4], "edgecolor": "white"}
-        axes.bar(places, heights, width, label=group, **style)
-    axes.set_xticks(range(len(methods)), methods, rotation=40, ha="right")
-    axes.set(ylabel=ylabel)
-    axes.grid(True, axis="y", alpha=0.3)
-    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
     told = "; ".join(f"{group}: {_list(values.items())}" for group, values in groups.items())
-    return _finish(figure, name, title, f"{title}. {ylabel}. {told}.")
+    with _axes() as (canvas, axes):
+        for number, (group, values) in enumerate(groups.items()):
+            places = [k + (number - (len(groups) - 1) / 2) * width for k in range(len(methods))]
+            heights = [values.get(method, 0.0) for method in methods]
+            style = {"color": shades[number % 4], "hatch": hatches[number % 4], "edgecolor": "white"}
+            axes.bar(places, heights, width, label=group, **style)
+        axes.set_xticks(range(len(methods)), methods, rotation=40, ha="right")
+        axes.set(ylabel=ylabel)
+        axes.grid(True, axis="y", alpha=0.3)
+        if groups:
+            canvas.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+        return _finish(canvas, name, title, f"{title}. {ylabel}. {told}.")
 
 
 def _list(values: Iterable[tuple[str, float]]) -> str:

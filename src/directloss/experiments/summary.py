@@ -1,21 +1,24 @@
 """From runs to numbers: means with their spread, paired differences, verdicts, tables."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import sqrt
 from statistics import mean, stdev
 from typing import Any
 
 from .experiment import Claim, Comparison, Record, Run, Table
 from .methods import METHODS
+from .sweep import Choice
 
-__all__ = ["RULE", "Outcomes", "choices_table", "claim", "collect", "compare", "noise_table", "records"]
+__all__ = ["RULE", "Outcomes", "cell", "choices_table", "claim", "collect", "compare", "noise_table", "records"]
 
 RULE = (
-    "A comparison is a paired difference over seeds. A claim holds if every comparison is positive by more than two "
-    "standard errors, holds in part if at least half are, and does not hold otherwise; from fewer than three seeds "
-    "nothing is concluded."
+    "A comparison is a paired difference over seeds; it is clear if its 95 % confidence interval (Student's t) is "
+    "above zero. A claim holds if every comparison is clear, holds in part if at least half are, and else does not "
+    "hold, which may also mean that the difference is too small for so few seeds. With fewer than three seeds, or "
+    "while runs are missing, nothing is concluded."
 )
+T_QUANTILES = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)  # 97.5 %, from 1 on
 
 Outcomes = dict[tuple[str, float, str], dict[int, float]]
 """Value by seed, for every variant, noise and method."""
@@ -31,19 +34,14 @@ def collect(
     return found
 
 
-def _spread(values: Sequence[float]) -> float:
-    return stdev(values) if len(values) > 1 else 0.0
-
-
 def records(experiment: str, metric: str, outcomes: Outcomes) -> list[Record]:
     """Mean, standard deviation and number of seeds of every outcome."""
-    return [
-        Record(
-            experiment, method, noise, variant, None, metric,
-            round(mean(values.values()), 6), round(_spread(list(values.values())), 6), len(values),
-        )
-        for (variant, noise, method), values in outcomes.items()
-    ]  # fmt: skip
+    found = []
+    for (variant, noise, method), by_seed in outcomes.items():
+        values = list(by_seed.values())
+        sd = round(stdev(values), 6) if len(values) > 1 else None
+        found.append(Record(experiment, method, noise, variant, None, metric, round(mean(values), 6), sd, len(values)))
+    return found
 
 
 def compare(outcomes: Outcomes, variant: str, noise: float, method: str, other: str, name: str) -> list[Comparison]:
@@ -52,43 +50,64 @@ def compare(outcomes: Outcomes, variant: str, noise: float, method: str, other: 
     differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
     if len(differences) < 3:
         return []
-    error = stdev(differences) / sqrt(len(differences))
-    return [Comparison(name, mean(differences), error, len(differences))]
+    return [Comparison(name, mean(differences), stdev(differences) / sqrt(len(differences)), len(differences))]
 
 
-def claim(paper: str, comparisons: Sequence[Comparison]) -> Claim:
-    """A claim with its verdict by RULE."""
-    if not comparisons:
-        return Claim(paper, comparisons, "too few seeds to say")
-    clear = sum(comparison.mean > 2 * comparison.error for comparison in comparisons)
-    if clear == len(comparisons):
+def claim(paper: str, comparisons: Sequence[Comparison], expected: int) -> Claim:
+    """A claim that makes so many comparisons, with its verdict by RULE."""
+    if len(comparisons) < expected:
+        return Claim(paper, comparisons, "too few runs to say")
+    clear = sum(mean > T_QUANTILES[min(n - 1, len(T_QUANTILES)) - 1] * error for _, mean, error, n in comparisons)
+    if clear == expected:
         return Claim(paper, comparisons, "holds")
-    return Claim(paper, comparisons, "holds in part" if 2 * clear >= len(comparisons) else "does not hold")
+    return Claim(paper, comparisons, "holds in part" if 2 * clear >= expected else "does not hold")
 
 
-def cell(values: dict[int, float]) -> str:
+def cell(values: Collection[float]) -> str:
     """Mean ± standard deviation."""
-    return f"{mean(values.values()):.3f} ± {_spread(list(values.values())):.3f}" if values else "–"
+    if not values:
+        return "–"
+    return f"{mean(values):.3f} ± {stdev(values):.3f}" if len(values) > 1 else f"{mean(values):.3f}"
 
 
 def noise_table(title: str, outcomes: Outcomes, variant: str, methods: Iterable[str], note: str = "") -> Table:
     """Methods down, noise across."""
     levels = sorted({noise for name, noise, _ in outcomes if name == variant})
-    rows = [[method, *(cell(outcomes.get((variant, noise, method), {})) for noise in levels)] for method in methods]
+    rows = [
+        [method, *(cell(outcomes.get((variant, noise, method), {}).values()) for noise in levels)] for method in methods
+    ]
     return Table(title, ["method", *(f"{noise:.0%}" for noise in levels)], rows, note)
 
 
-def choices_table(runs: Sequence[Run], chosen: Callable[[Run], int], rule: str) -> Table:
-    """What every method tried and how often each value was chosen."""
+def choices_table(title: str, runs: Sequence[Run], chosen: Callable[[Run], Choice]) -> Table:
+    """What every method tried, how often each value was chosen, and how often one at the edge of its grid.
+
+    Settings that tie share a run among them.
+    """
     rows = []
     for method in dict.fromkeys(run.config["method"] for run in runs):
         mine = [run for run in runs if run.config["method"] == method]
-        tried = [tuple(setting) for run in mine for setting in run.config["settings"]]
-        picked = [tuple(run.config["settings"][chosen(run)]) for run in mine]
         cells = [method, METHODS[method].strength or "–", str(max(len(run.config["settings"]) for run in mine))]
+        edges = []
         for column in range(3):
-            counts = Counter(setting[column] for setting in picked)
-            cells.append(", ".join(f"{value:g}: {counts[value]}" for value in sorted({s[column] for s in tried})))
-        rows.append(cells)
-    header = ["method", "strength is", "settings", "strength: runs", "step size: runs", "weight decay: runs"]
-    return Table("What was tried, and how often it was chosen", header, rows, rule)
+            tried = sorted({setting[column] for run in mine for setting in run.config["settings"]})
+            counts: Counter[float] = Counter()
+            for run in mine:
+                settings = chosen(run).settings
+                for setting in settings:
+                    counts[run.config["settings"][setting][column]] += 1 / len(settings)  # pyright: ignore
+            cells.append(", ".join(f"{value:g}: {round(counts[value], 1):g}" for value in tried))
+            at_edge = counts[tried[0]] + counts[tried[-1]]
+            edges.append(f"{at_edge / len(mine):.0%}" if len(tried) > 2 else "–")
+        rows.append([*cells, " / ".join(edges[:2])])
+    header = [
+        "method",
+        "strength is",
+        "settings",
+        "strength: runs",
+        "step size: runs",
+        "weight decay: runs",
+        "at an edge",
+    ]
+    note = "At an edge: share of runs whose strength / step size is the smallest or largest that was tried."
+    return Table(title, header, rows, note)

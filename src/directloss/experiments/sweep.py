@@ -5,6 +5,7 @@ so that choosing, with or without early stopping, needs no second training.
 """
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -96,21 +97,20 @@ def _average_precision(networks: Networks, inputs: Tensor, target: Tensor) -> li
 
 
 class Choice(NamedTuple):
-    """A setting and a checkpoint of a result, by their indices."""
+    """What a rule chooses from a result: a checkpoint, and the settings that tie there."""
 
-    setting: int
     checkpoint: int
+    settings: tuple[int, ...]
+
+    def value(self, result: dict[str, Any], measure: str) -> float:
+        """The mean over the settings that tie: none of them has a claim to be the one."""
+        return fmean(result[measure][self.checkpoint][setting] for setting in self.settings)
 
 
 def choose(result: dict[str, Any], by: str, early_stopping: bool = False) -> Choice:
-    """The setting with the highest AP on the set `by`: at the end, or at its best checkpoint; the first one if tied."""
+    """The highest AP on the set `by`: at the end, or at the first checkpoint that reaches the highest of all."""
     curves = result[by]
-    last = len(curves) - 1
-    return max(
-        (
-            Choice(setting, checkpoint)
-            for checkpoint in (range(last + 1) if early_stopping else (last,))
-            for setting in range(len(curves[0]))
-        ),
-        key=lambda choice: curves[choice.checkpoint][choice.setting],
-    )
+    checkpoints = range(len(curves)) if early_stopping else (len(curves) - 1,)
+    checkpoint = max(checkpoints, key=lambda k: max(curves[k]))
+    best = max(curves[checkpoint])
+    return Choice(checkpoint, tuple(k for k, value in enumerate(curves[checkpoint]) if value == best))

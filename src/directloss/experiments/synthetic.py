@@ -1,6 +1,6 @@
 """Synthetic data (the paper's Figure 3a): nine methods learn to rank like a random network."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
@@ -9,18 +9,18 @@ import torch
 
 from ..data.synthetic import ranked_by_teacher
 from ..networks import Networks
-from .experiment import Comparison, Experiment, Figure, Record, Run, Summary, Table
+from .experiment import Claim, Comparison, Experiment, Figure, Record, Run, Summary, Table
 from .figures import bars, lines, series
 from .summary import Outcomes, cell, choices_table, claim, collect, compare, records
-from .sweep import Setting, choose, grid, sweep
+from .sweep import Choice, Setting, choose, grid, sweep
 
 __all__ = ["EXPERIMENT", "Config", "configs", "run", "summarise"]
 
 METHODS = ("pos-AP", "neg-AP", "hinge-AP", "per-AP", "pos-01", "neg-01", "hinge-01", "per-01", "x-ent")
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.1, 1.0, 10.0),
-    "neg-AP": (0.01, 0.1, 1.0),
-    "hinge-AP": (1.0, 10.0, 100.0),
+    "neg-AP": (0.001, 0.01, 0.1),
+    "hinge-AP": (10.0, 100.0, 1000.0),
     "per-AP": (1.0, 1.0, 1.0),
     "pos-01": (0.1, 1.0, 10.0),
     "neg-01": (1.0, 10.0, 100.0),
@@ -29,6 +29,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "x-ent": (1.0, 0.1, 0.01),
 }
 USUAL = "x-ent, scale 1"
+DEAD = "An iteration is dead where the gradient is zero at every score, so that nothing is learnt from it."
 WIDTHS = (10, 10, 10, 10, 1)
 BATCH = 512
 
@@ -87,95 +88,37 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
     )  # fmt: skip
 
 
-def _chosen(run: Run) -> int:
-    return choose(run.result, "train").setting
+def _chosen(run: Run) -> Choice:
+    return choose(run.result, "train")
 
 
-def _chosen_at_scale_one(run: Run) -> int:
+def _chosen_at_scale_one(run: Run) -> Choice:
     """What is chosen when cross-entropy has only step size and weight decay to tune, as people use it."""
-    return max(
-        (k for k, setting in enumerate(run.config["settings"]) if setting[0] == 1.0),
-        key=lambda k: run.result["train"][-1][k],
-    )
+    end = run.result["train"][-1]
+    usual = [k for k, setting in enumerate(run.config["settings"]) if setting[0] == 1.0]
+    best = max(end[k] for k in usual)
+    return Choice(len(run.result["train"]) - 1, tuple(k for k in usual if end[k] == best))
 
 
 def _key(config: dict[str, Any]) -> tuple[str, float]:
     return _variant(config["initialisation"], config["batch"]), 0.0
 
 
-def _differences(test: Outcomes, variant: str, others: Sequence[str], method: str = "pos-AP") -> list[Comparison]:
-    return [c for other in others for c in compare(test, variant, 0.0, method, other, f"{method} − {other}")]
+def _claims(test: Outcomes, variants: Sequence[str]) -> Iterator[Claim]:
+    def beats(variant: str, pairs: Iterable[tuple[str, str]]) -> list[Comparison]:
+        return [c for ours, other in pairs for c in compare(test, variant, 0.0, ours, other, f"{ours} − {other}")]
 
-
-def summarise(runs: Sequence[Run]) -> Summary:
-    """The setting of highest training AP at the end, for every run; its test AP at the end and on the way."""
-    test = collect(runs, _key, lambda run: run.result["test"][-1][_chosen(run)])
-    usual = [
-        Run({**run.config, "method": USUAL}, run.result, run.made) for run in runs if run.config["method"] == "x-ent"
-    ]
-    test |= collect(usual, _key, lambda run: run.result["test"][-1][_chosen_at_scale_one(run)])
-    train = collect(runs, _key, lambda run: run.result["train"][-1][_chosen(run)])
-    dead = collect(runs, _key, lambda run: mean(run.result["dead"]))
-    dead_chosen = collect(runs, _key, lambda run: run.result["dead"][_chosen(run)])
-    curves = {
-        number: collect(
-            [run for run in runs if len(run.result["test"]) > number],
-            lambda config: (_key(config)[0], 0.0),
-            lambda run, number=number: run.result["test"][number][_chosen(run)],
-        )
-        for number in range(max((len(run.result["test"]) for run in runs), default=0))
-    }
-    steps = {_key(run.config)[0]: run.result["iterations"] for run in runs}
-    variants = [variant for variant in VARIANTS if variant in steps]
-    methods = [method for method in METHODS if any(key[2] == method for key in test)]
-    found = [
-        *records("synthetic", "test_ap", test),
-        *records("synthetic", "train_ap", train),
-        *records("synthetic", "dead_gradients", dead),
-        *records("synthetic", "dead_gradients_of_chosen", dead_chosen),
-    ]
     for variant in variants:
-        for other in (*methods[1:], USUAL):
-            for _, difference, error, n in _differences(test, variant, [other]):
-                sd = error * n**0.5
-                found.append(
-                    Record(
-                        "synthetic",
-                        other,
-                        0.0,
-                        variant,
-                        None,
-                        "pos-AP_minus_this",
-                        round(difference, 6),
-                        round(sd, 6),
-                        n,
-                    )
-                )
-    for number, outcomes in curves.items():
-        for variant in variants:
-            if number < len(steps[variant]):
-                at = {key: values for key, values in outcomes.items() if key[0] == variant}
-                found += records("synthetic", f"test_ap@{steps[variant][number]}", at)
-    others = [method for method in methods if method != "pos-AP"]
-    claims = []
+        pairs = [("pos-AP", other) for other in METHODS if other != "pos-AP"]
+        says = f"pos-AP reaches a higher test AP than all other methods ({variant})."
+        yield claim(says, beats(variant, pairs), len(pairs))
     for variant in variants:
-        claims.append(
-            claim(
-                f"pos-AP reaches a higher test AP than all other methods ({variant}).",
-                _differences(test, variant, others),
-            )
-        )
+        pairs = [(f"{update}-AP", f"{update}-01") for update in ("pos", "neg", "hinge", "per")]
+        says = f"Training on AP beats training on the 0-1 loss, update by update ({variant})."
+        yield claim(says, beats(variant, pairs), len(pairs))
     for variant in variants:
-        pairs = [
-            comparison
-            for name in ("pos", "neg", "hinge", "per")
-            for comparison in _differences(test, variant, [f"{name}-01"], f"{name}-AP")
-        ]
-        claims.append(claim(f"Training on AP beats training on the 0-1 loss, update by update ({variant}).", pairs))
-    for variant in variants:
-        claims.append(
-            claim(f"The positive update beats the negative one ({variant}).", _differences(test, variant, ["neg-AP"]))
-        )
+        says = f"The positive update beats the negative one ({variant})."
+        yield claim(says, beats(variant, [("pos-AP", "neg-AP")]), 1)
     for other in ("x-ent", USUAL):
         for batch in (None, BATCH):
             normal, he = _variant("normal", batch), _variant("he", batch)
@@ -186,40 +129,79 @@ def summarise(runs: Sequence[Run]) -> Summary:
             way = "full batch" if batch is None else f"batches of {batch}"
             says = f"(ours) The margin of pos-AP over {other} is larger from the N(0,1) start than from He's ({way})."
             name = "margin from N(0,1) − margin from He"
-            claims.append(claim(says, compare(margin, "margin", 0.0, normal, he, name)))
-    table = Table(
-        "Test AP at the end of training",
-        ["method", *variants],
-        [
-            [method, *(cell(test.get((variant, 0.0, method), {})) for variant in variants)]
-            for method in (*methods, USUAL)
-        ],
-        f"Mean ± standard deviation over teachers. {USUAL}: cross-entropy whose scale of scores is not tuned.",
-    )
+            yield claim(says, compare(margin, "margin", 0.0, normal, he, name), 1)
+
+
+def summarise(runs: Sequence[Run]) -> Summary:
+    """The setting of highest training AP at the end, for every run; its test AP at the end and on the way."""
+    usual = [
+        Run({**run.config, "method": USUAL}, run.result, run.made) for run in runs if run.config["method"] == "x-ent"
+    ]
+    test = collect(runs, _key, lambda run: _chosen(run).value(run.result, "test"))
+    test |= collect(usual, _key, lambda run: _chosen_at_scale_one(run).value(run.result, "test"))
+    train = collect(runs, _key, lambda run: _chosen(run).value(run.result, "train"))
+    dead = collect(runs, _key, lambda run: mean(run.result["dead"]))
+    steps = {_key(run.config)[0]: run.result["iterations"] for run in runs}
+    variants = [variant for variant in VARIANTS if variant in steps]
+    curves: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for run in runs:
+        points = curves.setdefault((_key(run.config)[0], run.config["method"]), {})
+        settings = _chosen(run).settings
+        for checkpoint, step in enumerate(run.result["iterations"]):
+            points.setdefault(step, []).append(Choice(checkpoint, settings).value(run.result, "test"))
+    found = [
+        *records("synthetic", "test_ap", test),
+        *records("synthetic", "train_ap", train),
+        *records("synthetic", "dead_gradients", dead),
+    ]
+    for variant in variants:
+        for other in (*METHODS, USUAL):
+            for _, difference, error, n in (
+                compare(test, variant, 0.0, "pos-AP", other, "") if other != "pos-AP" else ()
+            ):
+                numbers = round(difference, 6), round(error * n**0.5, 6), n
+                found.append(Record("synthetic", other, 0.0, variant, None, "pos-AP_minus_this", *numbers))
+    for (variant, method), points in curves.items():
+        for step, values in points.items():
+            at = {(variant, 0.0, method): dict(enumerate(values))}
+            found += records("synthetic", f"test_ap@{step}", at)
+
+    def table(title: str, outcomes: Outcomes, methods: Sequence[str], note: str) -> Table:
+        rows = [
+            [method, *(cell(outcomes.get((variant, 0.0, method), {}).values()) for variant in variants)]
+            for method in methods
+        ]
+        return Table(title, ["method", *variants], rows, note)
+
+    usual_note = f"{USUAL}: cross-entropy whose scale of scores is not tuned."
+    tables = [
+        table(
+            "Test AP at the end of training",
+            test,
+            (*METHODS, USUAL),
+            f"Mean ± standard deviation over teachers. {usual_note}",
+        ),
+        table(
+            "Share of dead iterations", dead, METHODS, f"{DEAD} Mean over settings, ± standard deviation over teachers."
+        ),
+        choices_table("What was tried and chosen, by AP on the training set at the end of training", runs, _chosen),
+    ]
 
     def figures() -> list[Figure]:
         drawn = []
         for count, variant in enumerate(variants):
-            values = {
-                method: {
-                    step: list(curves[k].get((variant, 0.0, method), {}).values())
-                    for k, step in enumerate(steps[variant])
-                }
-                for method in methods
-            }
-            shown = {method: series(points) for method, points in values.items() if all(points.values())}
+            shown = {method: series(curves[variant, method]) for method in METHODS if (variant, method) in curves}
             title = f"Test AP against iterations: {variant}"
             drawn.append(lines(f"synthetic-{count + 1}", title, shown, "iteration", "AP on test data"))
         groups = {
-            variant: {m: mean(dead[variant, 0.0, m].values()) for m in methods if (variant, 0.0, m) in dead}
+            variant: {m: mean(dead[variant, 0.0, m].values()) for m in METHODS if (variant, 0.0, m) in dead}
             for variant in variants
         }
-        title = "Share of iterations without any gradient, mean over settings and teachers"
+        title = "Share of iterations without a gradient at any score, mean over settings and teachers"
         drawn.append(bars("synthetic-dead", title, groups, "share of dead iterations"))
         return drawn
 
-    choices = choices_table(runs, _chosen, "Chosen for every teacher by AP on the training set at the end of training.")
-    return Summary(found, claims, [table, choices], figures)
+    return Summary(found, list(_claims(test, variants)), tables, figures)
 
 
 EXPERIMENT = Experiment(
