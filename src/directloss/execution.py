@@ -54,16 +54,18 @@ def _keep_memory() -> None:
         mallopt(mmap_threshold, 1 << 30)
 
 
-def _work(experiment: str, config: Any, note: str) -> Run | Failure:
-    """Run one configuration in this process; write the finished share to the file `note` now and then."""
+def _work(experiment: str, config: Any, note: str, parent: int | None = None) -> Run | Failure:
+    """Run one configuration in this process; write the finished share to the file `note` now and then.
+
+    A worker is told its parent: when that has been killed, nobody waits for the run.
+    """
     heard = 0.0
-    parent = os.getppid()
 
     def after(share: float) -> None:
         nonlocal heard
         if time.monotonic() - heard > HEARD_EVERY:
             heard = time.monotonic()
-            if os.getppid() != parent:  # it was killed: nobody waits for this run
+            if parent not in (None, os.getppid()):
                 os._exit(1)
             with contextlib.suppress(OSError):  # on another machine of a cluster nobody listens
                 Path(note + ".new").write_text(f"{config.label}\n{share:.4f}")
@@ -138,7 +140,7 @@ def _with_joblib(work: Sequence[tuple[str, Any, str]], jobs: int) -> Iterator[Ru
     try:
         with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
             parallel = Parallel(return_as="generator_unordered", batch_size=1)  # pyright: ignore[reportArgumentType]
-            yield from parallel(delayed(_work)(*arguments) for arguments in work)  # pyright: ignore[reportReturnType]
+            yield from parallel(delayed(_work)(*arguments, os.getpid()) for arguments in work)  # pyright: ignore[reportReturnType]
         finished = True
     finally:
         if not finished:
