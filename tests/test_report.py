@@ -9,6 +9,7 @@ import pytest
 
 from directloss.experiments import EXPERIMENTS
 from directloss.experiments.experiment import Run
+from directloss.experiments.summary import with_usual
 from directloss.report import gather, html, markdown, records
 from directloss.store import Store, plain
 
@@ -92,6 +93,20 @@ def test_grids_choices_versions_and_time_are_in_the_report(sections):
     assert "Share of dead iterations" in text
     assert "python 3, torch 2" in text
     assert "minutes of one core" in text
+
+
+def test_usual_cross_entropy_is_chosen_among_the_settings_of_scale_one(sections):
+    (section,) = [section for section in sections if section.experiment.name == "label-noise"]
+    config = next(run.config for run in section.runs if run.config["method"] == "x-ent")
+    result = {
+        "train": [[float(k) for k in range(len(config["settings"]))]],
+        "dead": config["settings"],
+        "iterations": [0],
+    }
+    _, usual = with_usual([Run(config, result, {})])
+    assert {setting[0] for setting in usual.config["settings"]} == {1.0}
+    assert [config["settings"][int(k)] for k in usual.result["train"][0]] == usual.config["settings"]
+    assert usual.result["dead"] == usual.config["settings"]
 
 
 def test_an_unfinished_folder_says_what_is_missing_and_left_out(tmp_path):

@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from .experiment import Figure
-from .summary import Outcomes
+from .summary import USUAL, Outcomes
 
 __all__ = ["Series", "bars", "lines", "noise_lines", "series"]
 
@@ -15,6 +15,7 @@ STYLES: dict[str, tuple[str, str, str]] = {  # colour (Okabe and Ito's), marker,
     "pos-AP": ("#0072B2", "o", "-"),
     "hinge-AP": ("#D55E00", "s", "-"),
     "x-ent": ("#009E73", "^", "-"),
+    USUAL: ("#009E73", "^", ":"),
     "neg-AP": ("#CC79A7", "v", "-"),
     "per-AP": ("#8C6D1F", "D", "-"),
     "central-AP": ("#56B4E9", "P", "--"),

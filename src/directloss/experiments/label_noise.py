@@ -13,7 +13,18 @@ from ..data.synthetic import two_shells
 from ..networks import Networks
 from .experiment import Claim, Comparison, Experiment, Figure, Record, Run, Summary
 from .figures import noise_lines
-from .summary import Outcomes, choices_table, claim, collect, compare, noise_table, records
+from .summary import (
+    USUAL,
+    USUAL_NOTE,
+    Outcomes,
+    choices_table,
+    claim,
+    collect,
+    compare,
+    noise_table,
+    records,
+    with_usual,
+)
 from .sweep import Setting, choose, grid, sweep
 
 __all__ = ["EXPERIMENT", "Config", "configs", "run", "summarise"]
@@ -94,11 +105,14 @@ def _key(rule: str, config: dict[str, Any]) -> tuple[str, float]:
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every rule of choosing, with raw and with standardised inputs."""
     kinds = [kind for kind in ("raw", "standardised") if any(run.config["inputs"] == kind for run in runs)]
+    everything = with_usual(runs)
     test: Outcomes = {}
     tuned: list[Record] = []
     for rule, (by, stop) in RULES.items():
         key = partial(_key, rule)
-        test |= collect(runs, key, lambda run, by=by, stop=stop: choose(run.result, by, stop).value(run.result, "test"))
+        test |= collect(
+            everything, key, lambda run, by=by, stop=stop: choose(run.result, by, stop).value(run.result, "test")
+        )
         chosen = collect(runs, key, lambda run, by=by, stop=stop: choose(run.result, by, stop).value(run.result, by))
         tuned += records("label-noise", f"{by}_ap", chosen)
     dead = collect(runs, partial(_key, "all settings"), lambda run: mean(run.result["dead"]))
@@ -106,7 +120,8 @@ def summarise(runs: Sequence[Run]) -> Summary:
     variants = [f"{kind} inputs, {rule}" for kind in kinds for rule in RULES]
     claims: list[Claim] = []
     differences: list[Record] = []
-    for other in [method for method in STRENGTHS if method != "pos-AP"]:
+    methods = (*STRENGTHS, USUAL)
+    for other in methods[1:]:
         for variant in variants:
             compared: list[Comparison] = []
             for noise in noisy:
@@ -117,12 +132,12 @@ def summarise(runs: Sequence[Run]) -> Summary:
                     differences.append(
                         Record("label-noise", other, noise, variant, None, "pos-AP_minus_this", *numbers)
                     )
-            if other in ("x-ent", "hinge-AP"):
+            if other in ("x-ent", USUAL, "hinge-AP"):
                 says = f"pos-AP withstands label noise better than {other} ({variant})."
                 claims.append(claim(says, compared, max(len(noisy), 1)))
-    note = "AP on clean test data, mean ± standard deviation over seeds."
+    note = f"AP on clean test data, mean ± standard deviation over seeds. {USUAL_NOTE}"
     tables = [
-        noise_table(f"Share of flipped training labels: {variant}", test, variant, STRENGTHS, note)
+        noise_table(f"Share of flipped training labels: {variant}", test, variant, methods, note)
         for variant in variants
     ]
     for kind in kinds:

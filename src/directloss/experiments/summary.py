@@ -10,7 +10,20 @@ from .experiment import Claim, Comparison, Record, Run, Table
 from .methods import METHODS
 from .sweep import Choice
 
-__all__ = ["RULE", "Outcomes", "cell", "choices_table", "claim", "collect", "compare", "noise_table", "records"]
+__all__ = [
+    "RULE",
+    "USUAL",
+    "USUAL_NOTE",
+    "Outcomes",
+    "cell",
+    "choices_table",
+    "claim",
+    "collect",
+    "compare",
+    "noise_table",
+    "records",
+    "with_usual",
+]
 
 RULE = (
     "A comparison is a paired difference over seeds; it is clear if its 95 % confidence interval (Student's t) is "
@@ -19,6 +32,11 @@ RULE = (
     "while runs are missing, nothing is concluded."
 )
 T_QUANTILES = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)  # 97.5 %, from 1 on
+
+USUAL = "x-ent, scale 1"
+USUAL_NOTE = (
+    f"{USUAL}: cross-entropy as people use it, with only step size and weight decay to tune, from the same runs."
+)
 
 Outcomes = dict[tuple[str, float, str], dict[int, float]]
 """Value by seed, for every variant, noise and method."""
@@ -31,6 +49,24 @@ def collect(
     found: Outcomes = {}
     for run in runs:
         found.setdefault((*key(run.config), run.config["method"]), {})[run.config["seed"]] = value(run)
+    return found
+
+
+def with_usual(runs: Sequence[Run]) -> list[Run]:
+    """The runs, and those of x-ent once more with only the settings of scale 1: cross-entropy as people use it."""
+    found = list(runs)
+    for run in runs:
+        if run.config["method"] == "x-ent":
+            settings = run.config["settings"]
+            usual = [k for k, setting in enumerate(settings) if setting[0] == 1.0]
+            curves = {
+                name: [[values[k] for k in usual] for values in curve]
+                for name, curve in run.result.items()
+                if name in ("train", "validation", "test")
+            }
+            config = {**run.config, "method": USUAL, "settings": [settings[k] for k in usual]}
+            dead = [run.result["dead"][k] for k in usual]
+            found.append(Run(config, {**run.result, **curves, "dead": dead}, run.made))
     return found
 
 

@@ -11,7 +11,7 @@ from ..data.synthetic import ranked_by_teacher
 from ..networks import Networks
 from .experiment import Claim, Comparison, Experiment, Figure, Record, Run, Summary, Table
 from .figures import bars, lines, series
-from .summary import Outcomes, cell, choices_table, claim, collect, compare, records
+from .summary import USUAL, USUAL_NOTE, Outcomes, cell, choices_table, claim, collect, compare, records, with_usual
 from .sweep import Choice, Setting, choose, grid, sweep
 
 __all__ = ["EXPERIMENT", "Config", "configs", "run", "summarise"]
@@ -28,7 +28,6 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "per-01": (1.0, 1.0, 1.0),
     "x-ent": (1.0, 0.1, 0.01),
 }
-USUAL = "x-ent, scale 1"
 DEAD = "An iteration is dead where the gradient is zero at every score, so that nothing is learnt from it."
 WIDTHS = (10, 10, 10, 10, 1)
 BATCH = 512
@@ -92,14 +91,6 @@ def _chosen(run: Run) -> Choice:
     return choose(run.result, "train")
 
 
-def _chosen_at_scale_one(run: Run) -> Choice:
-    """What is chosen when cross-entropy has only step size and weight decay to tune, as people use it."""
-    end = run.result["train"][-1]
-    usual = [k for k, setting in enumerate(run.config["settings"]) if setting[0] == 1.0]
-    best = max(end[k] for k in usual)
-    return Choice(len(run.result["train"]) - 1, tuple(k for k in usual if end[k] == best))
-
-
 def _key(config: dict[str, Any]) -> tuple[str, float]:
     return _variant(config["initialisation"], config["batch"]), 0.0
 
@@ -134,11 +125,8 @@ def _claims(test: Outcomes, variants: Sequence[str]) -> Iterator[Claim]:
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """The setting of highest training AP at the end, for every run; its test AP at the end and on the way."""
-    usual = [
-        Run({**run.config, "method": USUAL}, run.result, run.made) for run in runs if run.config["method"] == "x-ent"
-    ]
-    test = collect(runs, _key, lambda run: _chosen(run).value(run.result, "test"))
-    test |= collect(usual, _key, lambda run: _chosen_at_scale_one(run).value(run.result, "test"))
+    everything = with_usual(runs)
+    test = collect(everything, _key, lambda run: _chosen(run).value(run.result, "test"))
     train = collect(runs, _key, lambda run: _chosen(run).value(run.result, "train"))
     dead = collect(runs, _key, lambda run: mean(run.result["dead"]))
     steps = {_key(run.config)[0]: run.result["iterations"] for run in runs}
@@ -173,13 +161,12 @@ def summarise(runs: Sequence[Run]) -> Summary:
         ]
         return Table(title, ["method", *variants], rows, note)
 
-    usual_note = f"{USUAL}: cross-entropy whose scale of scores is not tuned."
     tables = [
         table(
             "Test AP at the end of training",
             test,
             (*METHODS, USUAL),
-            f"Mean ± standard deviation over teachers. {usual_note}",
+            f"Mean ± standard deviation over teachers. {USUAL_NOTE}",
         ),
         table(
             "Share of dead iterations", dead, METHODS, f"{DEAD} Mean over settings, ± standard deviation over teachers."
