@@ -59,7 +59,7 @@ class Config:
 
 
 def configs(preset: str, seeds: int | None) -> list[Config]:
-    """The paper preset takes about half an hour on two cores, the quick one about one minute."""
+    """The paper preset takes about 25 minutes on two cores, the quick one about one minute."""
     if preset == "paper":
         levels, kinds, rates = (0.0, 0.1, 0.2, 0.3, 0.4), ("raw", "standardised"), (0.001, 0.005, 0.03)
     else:

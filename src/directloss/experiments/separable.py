@@ -53,7 +53,7 @@ class Config:
 
 
 def configs(preset: str, seeds: int | None) -> list[Config]:
-    """The paper preset takes about ten minutes on two cores, the quick one less than one."""
+    """The paper preset takes about five minutes on two cores, the quick one less than one."""
     if preset == "paper":
         levels, rates, decays = (0.0, 0.05, 0.1, 0.2, 0.3), (0.003, 0.01, 0.03), (0.0, 1.0)
     else:
