@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,8 @@ def start(out, *arguments):
     """The command in a process group of its own, once it has finished a few runs."""
     line = command("reproduce", "separable", "--seeds", 2, "--jobs", 2, "--out", out, *arguments)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(line, **pipes, env=ENVIRONMENT, start_new_session=True)
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background job inherits deaf ears
+    process = subprocess.Popen(line, **pipes, env=ENVIRONMENT, start_new_session=True, preexec_fn=listen)
     folder = out / "separable" / "quick"
     until = time.monotonic() + 200
     while len(list(folder.glob("*.json")) if folder.exists() else []) < 4:
