@@ -86,7 +86,10 @@ def test_smooth_ap_counts_pairs_and_goes_to_average_precision():
     assert abs(1 - smooth_ap(scores, target, 1e-6) - average_precision_score(target, scores)) < 1e-6
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda experiment: experiment.name)
+OWN_DATA = [experiment for experiment in EXPERIMENTS.values() if experiment.prepare is None]
+
+
+@pytest.mark.parametrize("experiment", OWN_DATA, ids=lambda experiment: experiment.name)
 class TestExperiment:
     def test_every_method_has_as_many_settings(self, experiment):
         for preset in experiment.presets:

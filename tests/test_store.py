@@ -9,7 +9,8 @@ import pytest
 
 from directloss.experiments import EXPERIMENTS
 from directloss.experiments.experiment import Run
-from directloss.store import Store, plain, write_whole
+from directloss.files import write_whole
+from directloss.store import Store, plain
 
 CONFIG = plain(EXPERIMENTS["separable"].configs("quick", 1)[0])
 RUN = Run(CONFIG, {"test": [[0.5]]}, {"seconds": 1.0})

@@ -19,19 +19,21 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "enumeration": 3,
     "tasks": 3,
     "loss": 4,
+    "files": 0,
     "networks": 0,
     "data": 5,
+    "vision": 6,
     "training": 5,
-    "experiments": 6,
-    "store": 7,
-    "execution": 8,
-    "report": 8,
-    "cli": 9,
-    "__main__": 10,
-    "__init__": 10,
+    "experiments": 7,
+    "store": 8,
+    "execution": 9,
+    "report": 9,
+    "cli": 10,
+    "__main__": 11,
+    "__init__": 11,
 }
 CORE = {"checks", "kernels", "operators", "update", "task", "enumeration", "tasks", "loss", "__init__"}
-EXTRAS = {"sklearn", "matplotlib", "rich", "typer", "joblib", "ray"}
+EXTRAS = {"sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml"}
 
 
 def modules():

@@ -39,7 +39,7 @@ def test_initialisations_have_the_scale_that_they_promise():
     assert abs(weights.std() - 1) < 0.01
     weights = Networks(1, (400, 300, 1), "he", generator).weights[0, : 400 * 300]
     assert abs(weights.std() - (2 / 400) ** 0.5) < 0.001
-    with pytest.raises(ValueError, match="initialisation must be 'normal' or 'he'; got 'xavier'"):
+    with pytest.raises(ValueError, match="initialisation must be one of 'normal', 'he', 'small'; got 'xavier'"):
         Networks(1, (4, 1), "xavier", generator)
 
 

@@ -1,9 +1,9 @@
-"""The command line: reproduce, report, bench, check, list."""
+"""The command line: reproduce, report, data, bench, check, list."""
 
 import importlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +15,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
+from .data.downloads import DownloadError
+from .data.voc import DevkitError, fetch_voc2012, find_devkit, is_there, verify
 from .enumeration import TaskError, check_task
 from .execution import BACKENDS, Failure, Notes, execute
 from .experiments import EXPERIMENTS
+from .files import write_whole
 from .loss import AveragePrecisionLoss
 from .report import gather, html, markdown, records
-from .store import Store, plain, write_whole
+from .store import Store, plain
 from .task import Task
 from .tasks import TASKS
 from .update import UPDATES, NegativeDirect, PositiveDirect
+from .vision.backbones import BACKBONES
 
 __all__ = ["app"]
 
@@ -87,6 +91,12 @@ def reproduce(
     backend: Annotated[str, typer.Option(help="loky: this machine; ray: a Ray cluster.")] = "loky",
     address: Annotated[str | None, typer.Option(help="Of the Ray cluster; without it a local one is started.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, if not as many as the preset has.")] = None,
+    root: Annotated[Path | None, typer.Option(help="actions: folder of the VOC2012 devkit.")] = None,
+    backbone: Annotated[str, typer.Option(help=f"actions: {' or '.join(BACKBONES)}.")] = "squeezenet",
+    weights: Annotated[
+        Path | None, typer.Option(help="actions: torchvision's weights, .pth or .npz; without it they are fetched.")
+    ] = None,
+    train: Annotated[str, typer.Option(help="actions: what trains, head, top or all.")] = "head",
 ) -> None:
     """Run experiments of the paper and write their report.
 
@@ -105,21 +115,65 @@ def reproduce(
         raise _refuse(f"--out {out} is a file. Name a folder.")
     for package in ("joblib", "matplotlib", *(["ray"] if backend == "ray" else [])):
         importlib.import_module(package)  # before the work, not after it
-    failures = sum(_run(name, preset, out, jobs, backend, address, seeds) for name in experiments)
+    data = [name for name in experiments if EXPERIMENTS[name].prepare]
+    if data and root is None:
+        raise _refuse(f"{data[0]} needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.")
+    if root and not data:
+        raise _refuse("--root is for experiments on real data: actions.")
+    sources = {name: _prepare(name, root, backbone, weights, train) for name in data if root}
+    failures = sum(_run(name, preset, out, jobs, backend, address, seeds, sources.get(name)) for name in experiments)
     _write_report(out)
     if failures:
         errors.print(f"{failures} runs failed; the same command tries them again.", style="red")
         raise typer.Exit(1)
 
 
-def _run(name: str, preset: str, out: Path, jobs: int, backend: str, address: str | None, seeds: int | None) -> int:
+@contextmanager
+def _steps() -> Iterator[Callable[[str], Callable[[float], object]]]:
+    """Bars for work that has several steps: yields what to tell of a step, which returns what hears its share."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    with Progress(*columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=errors) as progress:
+
+        def say(text: str) -> Callable[[float], object]:
+            bar: list[Any] = []
+
+            def heard(share: float) -> None:
+                if not bar:  # a step that has nothing to do shows no bar
+                    bar.append(progress.add_task(text, total=1.0))
+                progress.update(bar[0], completed=share)
+
+            return heard
+
+        yield say
+
+
+def _prepare(name: str, root: Path, backbone: str, weights: Path | None, train: str) -> Any:
+    """Data and features of an experiment."""
+    prepare = EXPERIMENTS[name].prepare
+    assert prepare is not None
+    try:
+        with _steps() as say:
+            source, notes = prepare(root, backbone, weights, train, say)
+    except KeyboardInterrupt:
+        errors.print("Stopped. The same command goes on where it was.")
+        raise typer.Exit(130) from None
+    except (ValueError, DownloadError, OSError) as error:
+        raise _refuse(str(error)) from None
+    for note in notes:
+        errors.print(note, style="yellow", markup=False, highlight=False)
+    return source
+
+
+def _run(
+    name: str, preset: str, out: Path, jobs: int, backend: str, address: str | None, seeds: int | None, source: Any
+) -> int:
     """Run what is missing; return how many failed."""
     experiment = EXPERIMENTS[name]
     store = Store(out / name / preset, name, experiment.version)
     there = store.runs()
     for text in store.set_aside:
         errors.print(text, style="yellow", markup=False, highlight=False)
-    configs = experiment.configs(preset, seeds)
+    configs = experiment.configs(preset, seeds, *([plain(source)] if source else []))
     missing = [config for config in configs if store.path(plain(config)) not in there]
     done = len(configs) - len(missing)
     if not missing:
@@ -212,6 +266,28 @@ def report(
     if page and page.suffix != ".html":
         raise _refuse(f"--html {page} must end in .html; the tables go beside it as Markdown.")
     _write_report(folder, page, flat, pictures, preset)
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="voc2012")],
+    root: Annotated[Path, typer.Option(help="Folder that holds the devkit, or shall hold it.")],
+) -> None:
+    """Check the data of an experiment, or fetch it (2 GB) where it is not there yet."""
+    if name != "voc2012":
+        raise _refuse(f"There is no data {name!r}. There is: voc2012.")
+    try:
+        with _steps() as say:
+            if not is_there(root):
+                fetch_voc2012(root, say)
+            counts = verify(root, say("decoding every image"))
+    except KeyboardInterrupt:
+        errors.print("Stopped. The same command goes on where it was.")
+        raise typer.Exit(130) from None
+    except (DevkitError, DownloadError, OSError) as error:
+        raise _refuse(str(error)) from None
+    told = ", ".join(f"{count} {what}" for what, count in counts.items())
+    console.print(f"{find_devkit(root)} is the official action task: {told}.", soft_wrap=True, highlight=False)
 
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

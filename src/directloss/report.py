@@ -5,7 +5,7 @@ Everything in it, verdicts too, is computed from the runs.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -35,11 +35,29 @@ class Section:
     summary: Summary
 
     @property
-    def command(self) -> str:
-        """What makes these runs."""
-        usual = len({config.seed for config in self.experiment.configs(self.preset, None)})
-        seeds = f" --seeds {self.seeds}" if self.seeds != usual else ""
-        return f"directloss reproduce {self.experiment.name} --preset {self.preset}{seeds}"
+    def commands(self) -> list[str]:
+        """What makes these runs, a command for every source of data."""
+        found = []
+        for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
+            usual = len({config.seed for config in self.experiment.configs(self.preset, None, *_given(source))})
+            options = f" --seeds {seeds}" if seeds != usual else ""
+            if source:
+                options += f" --root DEVKIT --backbone {source['backbone']} --weights FILE --train {source['train']}"
+            found.append(f"directloss reproduce {self.experiment.name} --preset {self.preset}{options}")
+        return found
+
+
+def _given(source: dict[str, str] | None) -> list[dict[str, str]]:
+    return [source] if source else []
+
+
+def _sources(runs: Iterable[Run]) -> list[tuple[dict[str, str] | None, int]]:
+    """What data the runs were made from, and how many seeds were begun on each."""
+    found: list[tuple[dict[str, str] | None, int]] = []
+    for source in dict.fromkeys(json.dumps(run.config.get("source")) for run in runs):
+        seeds = [run.config["seed"] for run in runs if json.dumps(run.config.get("source")) == source]
+        found.append((json.loads(source), 1 + max(seeds)))
+    return found
 
 
 def gather(folder: Path) -> list[Section]:
@@ -49,9 +67,13 @@ def gather(folder: Path) -> list[Section]:
         for preset in experiment.presets:
             store = Store(folder / experiment.name / preset, experiment.name, experiment.version)
             found = store.runs()
-            current = [run.config["seed"] for path, run in found.items() if path == store.path(run.config)]
-            seeds = 1 + max(current, default=-1)
-            expected = [store.path(plain(config)) for config in experiment.configs(preset, seeds)] if seeds else []
+            sources = _sources([run for path, run in found.items() if path == store.path(run.config)])
+            seeds = max((seeds for _, seeds in sources), default=0)
+            expected = [
+                store.path(plain(config))
+                for source, begun in sources
+                for config in experiment.configs(preset, begun, *_given(source))
+            ]
             runs = [found[path] for path in expected if path in found]
             if found or store.set_aside:
                 missing, left_out = len(expected) - len(runs), len(found) - len(runs)
@@ -94,12 +116,12 @@ def _facts(section: Section) -> list[str]:
     facts = [
         f"{len(section.runs)} runs, {section.seeds} seeds, {' or '.join(map(str, iterations)) or 'no'} iterations, "
         f"{seconds / 60:.1f} minutes of one core in all.",
-        f"Made by: {section.command}",
+        *(f"Made by: {command}" for command in section.commands),
     ]
     makers = {tuple((k, v) for k, v in run.made.items() if k != "seconds") for run in section.runs}
     facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(makers)]
     if section.missing:
-        facts.append(f"Not finished: {section.missing} runs are missing. The command above goes on with them.")
+        facts.append(f"Not finished: {section.missing} runs are missing. The same command goes on with them.")
     if section.left_out:
         facts.append(f"{section.left_out} runs of other settings are in the folder and not counted here.")
     facts += [f"Set aside, not counted: {text}" for text in section.set_aside]

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import stat
 import time
 from dataclasses import asdict
@@ -17,29 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from .experiments.experiment import Run
+from .files import write_whole
 
-__all__ = ["Store", "plain", "write_whole"]
+__all__ = ["Store", "plain"]
 
 FORMAT = 1
 ASIDE = "aside"
 PARTIAL = re.compile(r"\..+\.json\.\d+-[0-9a-f]{8}\.partial")
 ABANDONED = 600.0  # seconds after which a partial file belongs to nobody: writing takes milliseconds
 LARGEST = 1 << 26  # bytes of a result that is read; the largest one written here has less than a thousandth
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that, whenever the process or the machine stops, it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
-    try:
-        with open(partial, "x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def _canonical(value: Any) -> str:

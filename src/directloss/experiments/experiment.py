@@ -90,9 +90,13 @@ class Experiment:
     version: int
     """Part of every configuration: raise it when the same configuration would give other numbers."""
     presets: Sequence[str]
-    configs: Callable[[str, int | None], Sequence[Any]]
-    """The configurations of a preset, for so many seeds or as many as the preset has: frozen dataclasses of plain
-    values, all that a result depends on, method, seed and a label among them."""
+    configs: Callable[..., Sequence[Any]]
+    """The configurations of a preset, for so many seeds or as many as the preset has, and, if there is something to
+    prepare, on what was prepared: frozen dataclasses of plain values, all that a result depends on, method, seed and a
+    label among them."""
     run: Callable[[Any, Callable[[float], object]], dict[str, Any]]
     """Run one configuration; the second argument hears the finished share. A pure function of the configuration."""
     summarise: Callable[[Sequence[Run]], Summary]
+    prepare: Callable[..., Any] | None = None
+    """From a folder of data, a backbone, its weights and what of it to train, to a frozen dataclass of plain values,
+    the `source` of configurations, and what a person should know; none if an experiment makes its own data."""

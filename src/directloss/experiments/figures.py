@@ -24,6 +24,9 @@ STYLES: dict[str, tuple[str, str, str]] = {  # colour (Okabe and Ito's), marker,
     "hinge-01": ("#D55E00", "s", ":"),
     "neg-01": ("#CC79A7", "v", ":"),
     "per-01": ("#8C6D1F", "D", ":"),
+    "pos-AP, the paper": ("#0072B2", "o", ":"),
+    "hinge-AP, the paper": ("#D55E00", "s", ":"),
+    "x-ent, the paper": ("#009E73", "^", "-."),
 }
 
 

@@ -22,14 +22,15 @@ __all__ = [
     "compare",
     "noise_table",
     "records",
+    "restricted",
     "with_usual",
 ]
 
 RULE = (
-    "A comparison is a paired difference over seeds; it is clear if its 95 % confidence interval (Student's t) is "
-    "above zero. A claim holds if every comparison is clear, holds in part if at least half are, and else does not "
-    "hold, which may also mean that the difference is too small for so few seeds. With fewer than three seeds, or "
-    "while runs are missing, nothing is concluded."
+    "A comparison is a paired difference over seeds (of actions: over classes and seeds); it is clear if its 95 % "
+    "confidence interval (Student's t) is above zero. A claim holds if every comparison is clear, holds in part if at "
+    "least half are, and else does not hold, which may also mean that the difference is too small for so few seeds. "
+    "With fewer than three seeds, or while runs are missing, nothing is concluded."
 )
 T_QUANTILES = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)  # 97.5 %, from 1 on
 
@@ -38,8 +39,8 @@ USUAL_NOTE = (
     f"{USUAL}: cross-entropy as people use it, with only step size and weight decay to tune, from the same runs."
 )
 
-Outcomes = dict[tuple[str, float, str], dict[int, float]]
-"""Value by seed, for every variant, noise and method."""
+Outcomes = dict[tuple[str, float, str], dict[Any, float]]
+"""Value by seed, or by class and seed, for every variant, noise and method."""
 
 
 def collect(
@@ -52,22 +53,25 @@ def collect(
     return found
 
 
+def restricted(run: Run, allowed: Callable[[Sequence[float]], bool]) -> Run:
+    """The run with only some of its settings."""
+    settings = run.config["settings"]
+    kept = [k for k, setting in enumerate(settings) if allowed(setting)]
+    if len(kept) == len(settings):
+        return run
+    curves = {
+        name: [values[k] for k in kept] if name == "dead" else [[row[k] for k in kept] for row in values]
+        for name, values in run.result.items()
+        if name != "iterations"
+    }
+    config = {**run.config, "settings": [settings[k] for k in kept]}
+    return Run(config, {**run.result, **curves}, run.made)
+
+
 def with_usual(runs: Sequence[Run]) -> list[Run]:
     """The runs, and those of x-ent once more with only the settings of scale 1: cross-entropy as people use it."""
-    found = list(runs)
-    for run in runs:
-        if run.config["method"] == "x-ent":
-            settings = run.config["settings"]
-            usual = [k for k, setting in enumerate(settings) if setting[0] == 1.0]
-            curves = {
-                name: [[values[k] for k in usual] for values in curve]
-                for name, curve in run.result.items()
-                if name in ("train", "validation", "test")
-            }
-            config = {**run.config, "method": USUAL, "settings": [settings[k] for k in usual]}
-            dead = [run.result["dead"][k] for k in usual]
-            found.append(Run(config, {**run.result, **curves, "dead": dead}, run.made))
-    return found
+    usual = [restricted(run, lambda setting: setting[0] == 1.0) for run in runs if run.config["method"] == "x-ent"]
+    return [*runs, *(Run({**run.config, "method": USUAL}, run.result, run.made) for run in usual)]
 
 
 def records(experiment: str, metric: str, outcomes: Outcomes) -> list[Record]:

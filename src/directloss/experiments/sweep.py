@@ -16,7 +16,7 @@ from ..tasks.average_precision import AveragePrecision
 from ..training import train
 from .methods import METHODS
 
-__all__ = ["Choice", "Setting", "choose", "grid", "sweep"]
+__all__ = ["Choice", "Setting", "average_precisions", "checkpoints", "choose", "grid", "sweep"]
 
 CHECKPOINTS = 20
 
@@ -46,6 +46,12 @@ def grid(
     )
 
 
+def checkpoints(iterations: int) -> list[int]:
+    """The iterations at which AP is taken: about twenty, the first and the last among them."""
+    step = max(1, iterations // CHECKPOINTS)
+    return sorted({*range(0, iterations + 1, step), iterations})
+
+
 def sweep(
     method: str,
     settings: Sequence[Setting],
@@ -53,6 +59,7 @@ def sweep(
     sets: dict[str, tuple[Tensor, Tensor]],
     *,
     iterations: int,
+    optimizer: str = "adamw",
     batch: int | None = None,
     generator: torch.Generator | None = None,
     after: Callable[[float], object] = lambda share: None,
@@ -67,14 +74,18 @@ def sweep(
         parts = [loss(scores[row], target, strength) for row, strength in zip(rows, strengths, strict=True)]
         return torch.cat(parts)[back]
 
-    step = max(1, iterations // CHECKPOINTS)
+    moments = checkpoints(iterations)
     curves: dict[str, Any] = {"iterations": [], **{name: [] for name in sets}}
 
     def checkpoint(iteration: int) -> None:
-        if iteration % step == 0 or iteration == iterations:
+        if iteration in moments:
             curves["iterations"].append(iteration)
+            scores: dict[int, Tensor] = {}  # sets may share inputs
             for name, (inputs, target) in sets.items():
-                curves[name].append(_average_precision(networks, inputs, target))
+                if id(inputs) not in scores:
+                    with torch.no_grad():
+                        scores[id(inputs)] = networks(inputs)
+                curves[name].append(average_precisions(scores[id(inputs)], target))
         after(iteration / iterations)
 
     checkpoint(0)
@@ -82,15 +93,13 @@ def sweep(
         networks, losses, *sets["train"],
         learning_rates=torch.tensor([setting.learning_rate for setting in settings]),
         weight_decays=torch.tensor([setting.weight_decay for setting in settings]),
-        iterations=iterations, batch=batch, generator=generator, after=checkpoint,
+        iterations=iterations, optimizer=optimizer, batch=batch, generator=generator, after=checkpoint,
     )  # fmt: skip
     return {**curves, "dead": [round(share, 6) for share in dead.tolist()]}
 
 
-def _average_precision(networks: Networks, inputs: Tensor, target: Tensor) -> list[float]:
+def average_precisions(scores: Tensor, target: Tensor) -> list[float]:
     """AP of every network; 0 of one whose scores are no longer finite."""
-    with torch.no_grad():
-        scores = networks(inputs)
     finite = scores.isfinite().all(dim=1, keepdim=True)
     loss = AveragePrecision().infer(scores.where(finite, 0.0), target.expand_as(scores)).loss
     return [round(value, 6) for value in (1 - loss.double()).where(finite.squeeze(1), 0.0).tolist()]

@@ -1,0 +1,104 @@
+"""Downloads that resume and are checked, and archives that are unpacked with distrust."""
+
+import contextlib
+import hashlib
+import http.client
+import os
+import shutil
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["DownloadError", "check", "download", "unpack"]
+
+CHUNK = 1 << 20
+PATIENCE = 60.0  # seconds without a byte
+
+
+class DownloadError(RuntimeError):
+    """Something that could not be fetched, or is not what it should be."""
+
+
+def check(path: Path, algorithm: str, digest: str) -> None:
+    """Compare the beginning of a file's digest, in hexadecimal; a file that differs is an error."""
+    with open(path, "rb") as file:
+        found = hashlib.file_digest(file, algorithm).hexdigest()
+    if not found.startswith(digest):
+        raise DownloadError(f"{path} is not what it should be: its {algorithm} is {found}, not {digest}….")
+
+
+def download(
+    address: str, path: Path, algorithm: str, digest: str, after: Callable[[float], object] = lambda share: None
+) -> None:
+    """Fetch a file, going on where an earlier attempt stopped. It gets its name only when its digest is right."""
+    part = path.with_name(path.name + ".part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _fetch(address, part, after)
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise DownloadError(
+            f"{address} could not be fetched ({reason}). The same command goes on where it stopped; "
+            f"or fetch it elsewhere and put it at {path}."
+        ) from None
+    try:
+        check(part, algorithm, digest)
+    except DownloadError as error:
+        part.unlink()
+        raise DownloadError(f"{error} It is removed; the same command fetches it again.") from None
+    os.replace(part, path)
+
+
+def _fetch(address: str, part: Path, after: Callable[[float], object]) -> None:
+    start = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(address, headers={"Range": f"bytes={start}-"} if start else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=PATIENCE)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and start:  # nothing is missing
+            return
+        raise
+    with answer:
+        goes_on = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+        done = start if goes_on else 0
+        length = answer.headers.get("Content-Length")
+        total = done + int(length) if length else None
+        with open(part, "ab" if goes_on else "wb") as file:
+            while chunk := answer.read(CHUNK):
+                file.write(chunk)
+                done += len(chunk)
+                if total:
+                    after(done / total)
+        if total is not None and done < total:
+            raise OSError(f"it broke off after {done} of {total} bytes")
+
+
+def unpack(archive: Path, member: str, folder: Path, after: Callable[[float], object] = lambda share: None) -> None:
+    """Put what a tar archive holds under `member` into `folder / member`, which appears whole or not at all.
+
+    Only plain files and folders are taken, and none that would land elsewhere.
+    """
+    target = folder / member
+    partial = folder / f".{member}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        with tarfile.open(archive) as tar:
+            size = archive.stat().st_size
+            for found in tar:
+                if not (found.isfile() or found.isdir()):
+                    raise DownloadError(f"{archive}: {found.name!r} is no plain file or folder. Nothing was unpacked.")
+                tar.extract(found, partial, filter="data")
+                after(min(found.offset / size, 1.0))
+        if not (partial / member).is_dir():
+            raise DownloadError(f"{archive} holds no folder {member}.")
+        if target.exists():
+            raise DownloadError(f"{target} is there already; move it away first.")
+        os.replace(partial / member, target)
+    except (tarfile.TarError, EOFError) as error:
+        raise DownloadError(f"{archive} cannot be unpacked: {error} Nothing was unpacked.") from None
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(partial)

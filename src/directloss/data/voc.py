@@ -1,0 +1,237 @@
+"""PASCAL VOC devkits as they come: lists, annotations and images, read with distrust.
+
+Whatever is wrong with a file, the error is a `DevkitError` that names it.
+"""
+
+import hashlib
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .downloads import check, download, unpack
+
+__all__ = [
+    "ACTIONS",
+    "Actions",
+    "DevkitError",
+    "fetch_voc2012",
+    "find_devkit",
+    "is_there",
+    "read_actions",
+    "read_image",
+    "verify",
+]
+
+ACTIONS = {
+    "jumping": "jumping",
+    "phoning": "phoning",
+    "playinginstrument": "playing instrument",
+    "reading": "reading",
+    "ridingbike": "riding bike",
+    "ridinghorse": "riding horse",
+    "running": "running",
+    "takingphoto": "taking photo",
+    "usingcomputer": "using computer",
+    "walking": "walking",
+}
+"""The ten actions in the paper's order: as in file names, and in words."""
+
+ARCHIVE = "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/VOCtrainval_11-May-2012.tar"
+ARCHIVE_MD5 = "6cd6e144f989b92b3379bac3b3de84fd"
+OFFICIAL = {"images": 4588, "boxes": 6278, "jumping": 5670}
+LARGEST_XML = 1 << 20  # bytes; the largest annotation of VOC2012 has less than a twentieth
+
+
+class DevkitError(ValueError):
+    """A devkit, or a file of it, that is not as it should be."""
+
+
+def find_devkit(root: Path) -> Path:
+    """The folder VOC2012 in or above which `root` points: VOC2012 itself, VOCdevkit, or what holds that."""
+    for folder in (root, root / "VOC2012", root / "VOCdevkit" / "VOC2012"):
+        if (folder / "ImageSets").is_dir() and (folder / "Annotations").is_dir():
+            return folder
+    raise DevkitError(
+        f"{root} holds no VOC2012 devkit: there is no ImageSets and Annotations in it, in VOC2012 or in "
+        "VOCdevkit/VOC2012. `directloss data voc2012 --root DIR` gets one, or says what to put where."
+    )
+
+
+def is_there(root: Path) -> bool:
+    """Whether `root` points to a devkit, whole or not."""
+    try:
+        return bool(find_devkit(root))
+    except DevkitError:
+        return False
+
+
+def fetch_voc2012(root: Path, say: Callable[[str], Callable[[float], object]]) -> None:
+    """Fetch and unpack the official archive into `root`; one that lies there is used if it is whole."""
+    archive = root / ARCHIVE.rsplit("/", 1)[-1]
+    if archive.exists():
+        check(archive, "md5", ARCHIVE_MD5)
+    else:
+        download(ARCHIVE, archive, "md5", ARCHIVE_MD5, say("fetching VOC2012"))
+    unpack(archive, "VOCdevkit", root, say("unpacking"))
+
+
+@dataclass(frozen=True)
+class Actions:
+    """People in images and what they do."""
+
+    images: tuple[str, ...]
+    """Of every box the name of its image."""
+    boxes: Tensor
+    """(boxes, 4): left, top, right, bottom as annotated: pixels from 1, both ends inside."""
+    labels: dict[str, Tensor]
+    """Of every action (boxes,): 1 does, −1 does not, 0 not to be used."""
+    paths: dict[str, Path]
+    """Of every image its file."""
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def provenance(self, after: Callable[[float], object] = lambda share: None) -> str:
+        """A digest of all that is here, the images' bytes too."""
+        digest = hashlib.sha256()
+        names = sorted(self.paths)
+        for number, name in enumerate(names):
+            digest.update(f"{name} {hashlib.sha256(_bytes(self.paths[name])).hexdigest()}\n".encode())
+            after((number + 1) / len(names))
+        for image, box in zip(self.images, self.boxes.tolist(), strict=True):
+            digest.update(f"{image} {box}\n".encode())
+        return digest.hexdigest()
+
+
+def read_actions(root: Path, part: str = "trainval") -> Actions:
+    """The boxes of the action task, of every image on the official list of a part, and their labels."""
+    devkit = find_devkit(root)
+    lists = devkit / "ImageSets" / "Action"
+    on_list = {name: place for place, (name,) in enumerate(_rows(lists / f"{part}.txt", 1))}
+    labels: dict[str, dict[tuple[str, int], int]] = {}
+    for action in ACTIONS:
+        path = lists / f"{action}_{part}.txt"
+        labels[action] = {(image, int(number)): int(label) for image, number, label in _rows(path, 3)}
+        for image, _ in labels[action]:
+            if image not in on_list:
+                raise DevkitError(f"{path}: {image} is not on the list {part}.txt.")
+    people = sorted({person for found in labels.values() for person in found}, key=lambda k: (on_list[k[0]], k[1]))
+    if not people:
+        raise DevkitError(f"The lists of {lists} name nobody.")
+    index = {person: place for place, person in enumerate(people)}
+    wanted: dict[str, list[int]] = {}
+    for image, number in index:
+        wanted.setdefault(image, []).append(number)
+    boxes = torch.zeros(len(index), 4)
+    paths: dict[str, Path] = {}
+    for image, numbers in wanted.items():
+        annotation = devkit / "Annotations" / f"{image}.xml"
+        objects = _objects(annotation)
+        for number in numbers:
+            if not 1 <= number <= len(objects):
+                raise DevkitError(f"{annotation} has {len(objects)} objects; the lists ask for number {number}.")
+            boxes[index[image, number]] = torch.tensor(objects[number - 1])
+        paths[image] = devkit / "JPEGImages" / f"{image}.jpg"
+        if not paths[image].is_file():
+            raise DevkitError(f"{paths[image]} is missing.")
+    tensors = {}
+    for action, found in labels.items():
+        tensors[action] = torch.zeros(len(index), dtype=torch.int8)
+        tensors[action][[index[person] for person in found]] = torch.tensor(list(found.values()), dtype=torch.int8)
+    return Actions(tuple(image for image, _ in index), boxes, tensors, paths)
+
+
+PATTERNS = (
+    ("name of an image", re.compile(r"[A-Za-z0-9_-]{1,64}")),
+    ("number of an object", re.compile(r"[0-9]{1,6}")),
+    ("label (−1, 0 or 1)", re.compile(r"-1|0|1")),
+)
+
+
+def _rows(path: Path, columns: int) -> Iterator[tuple[str, ...]]:
+    """The first columns of every line: image, object, label."""
+    for number, line in enumerate(_bytes(path).decode("utf-8", "replace").splitlines(), 1):
+        parts = line.split()[:columns]
+        if not parts:
+            continue
+        if len(parts) < columns:
+            raise DevkitError(f"{path}, line {number}: {line.strip()!r} has fewer than {columns} columns.")
+        for part, (what, pattern) in zip(parts, PATTERNS, strict=False):
+            if not pattern.fullmatch(part):
+                raise DevkitError(f"{path}, line {number}: {part!r} is no {what}.")
+        yield tuple(parts)
+
+
+def _bytes(path: Path, at_most: int | None = None) -> bytes:
+    try:
+        if not path.is_file():
+            raise DevkitError(f"{path} is missing.")
+        if at_most is not None and path.stat().st_size > at_most:
+            raise DevkitError(f"{path} has {path.stat().st_size} bytes, more than {at_most}: not read.")
+        return path.read_bytes()
+    except OSError as error:
+        raise DevkitError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _objects(path: Path) -> list[tuple[float, float, float, float]]:
+    """The boxes of an annotation, in its order."""
+    from xml.etree.ElementTree import ParseError
+
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import fromstring
+
+    try:
+        tree = fromstring(_bytes(path, LARGEST_XML))
+    except (ParseError, DefusedXmlException, LookupError, ValueError, RecursionError) as error:
+        if isinstance(error, DevkitError):
+            raise
+        raise DevkitError(f"{path} is no annotation: {type(error).__name__}: {error}") from None
+    boxes = []
+    for found in tree.findall("object"):
+        try:
+            left, top, right, bottom = (float(_text(found, f"bndbox/{k}")) for k in ("xmin", "ymin", "xmax", "ymax"))
+        except (TypeError, ValueError):
+            raise DevkitError(f"{path}: object {len(boxes) + 1} has no box of four numbers.") from None
+        if not (-1e6 < left <= right < 1e6 and -1e6 < top <= bottom < 1e6):
+            raise DevkitError(f"{path}: the box {left, top, right, bottom} of object {len(boxes) + 1} is empty.")
+        boxes.append((left, top, right, bottom))
+    return boxes
+
+
+def _text(element: Any, path: str) -> str:
+    return element.findtext(path, default="")
+
+
+def read_image(path: Path) -> Any:
+    """An image of Pillow's, in RGB, wholly decoded."""
+    from PIL import Image
+
+    if not path.is_file():
+        raise DevkitError(f"{path} is missing.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=("JPEG", "PNG")) as image:
+                return image.convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DevkitError(f"{path} is no whole image: {error}") from None
+
+
+def verify(root: Path, after: Callable[[float], object] = lambda share: None) -> dict[str, int]:
+    """Read the whole action task, decode every image, and compare the counts with the official ones."""
+    actions = read_actions(root)
+    for number, path in enumerate(actions.paths.values()):
+        read_image(path)
+        after((number + 1) / len(actions.paths))
+    counts = {"images": len(actions.paths), "boxes": len(actions)}
+    counts |= {action: int((labels != 0).sum()) for action, labels in actions.labels.items()}
+    wrong = [f"{counts[key]} {key} instead of {value}" for key, value in OFFICIAL.items() if counts[key] != value]
+    if wrong:
+        raise DevkitError(f"{root} is readable but not the official VOC2012 action task: {', '.join(wrong)}.")
+    return counts

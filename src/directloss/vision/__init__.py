@@ -1,0 +1,1 @@
+"""Images in, features out: crops, backbones, cached features."""
