@@ -160,12 +160,21 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reproduce", "nothing"], "There is no experiment 'nothing'. There are: synthetic, label-noise, separable."),
+        (
+            ["reproduce", "nothing"],
+            "There is no experiment 'nothing'. There are: synthetic, label-noise, separable, actions.",
+        ),
         (["reproduce", "separable", "--preset", "huge"], "separable has no preset 'huge'. It has: quick, paper."),
         (["reproduce", "separable", "--backend", "dask"], "There is no backend 'dask'. There are: loky, ray."),
         (["reproduce", "separable", "--address", "auto"], "Add --backend ray."),
         (["reproduce", "separable", "--out", __file__], "is a file. Name a folder."),
         (["reproduce", "separable", "--seeds", "0"], "--seeds"),
+        (["reproduce", "separable", "--root", "."], "--root is for experiments on real data: actions."),
+        (["reproduce", "actions"], "actions needs data: add --root DIR."),
+        (["reproduce", "actions", "--root", "/nowhere", "--weights", "w.npz"], "w.npz is missing."),
+        (["reproduce", "actions", "--root", ".", "--backbone", "vgg"], "There is no backbone 'vgg'."),
+        (["reproduce", "actions", "--root", ".", "--train", "tail"], "What can train: head, top, all."),
+        (["data", "mnist", "--root", "."], "There is no data 'mnist'. There is: voc2012."),
         (["report", "/nowhere/at/all"], "/nowhere/at/all is no folder."),
         (["check", "directloss"], "'directloss' names no task. Write MODULE:TASK"),
         (["check", "nomodule:Task"], "There is no module 'nomodule'"),

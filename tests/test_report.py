@@ -13,6 +13,7 @@ from directloss.experiments.summary import with_usual
 from directloss.report import gather, html, markdown, records
 from directloss.store import Store, plain
 
+OWN_DATA = [name for name, experiment in EXPERIMENTS.items() if experiment.prepare is None]
 BETTER = {"pos-AP": 0.3, "hinge-AP": 0.2, "x-ent": 0.1}
 
 
@@ -31,7 +32,7 @@ def invented(config, generator):
     return {"iterations": [step * k for k in range(checkpoints)], **curves, "dead": [0.25] * settings}
 
 
-def fill(folder, preset="paper", seeds=4, names=EXPERIMENTS, leave_out=0):
+def fill(folder, preset="paper", seeds=4, names=OWN_DATA, leave_out=0):
     generator = random.Random(0)
     for name in names:
         store = Store(folder / name / preset, name, EXPERIMENTS[name].version)

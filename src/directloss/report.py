@@ -3,6 +3,7 @@
 Everything in it, verdicts too, is computed from the runs.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -69,11 +70,10 @@ def gather(folder: Path) -> list[Section]:
             found = store.runs()
             sources = _sources([run for path, run in found.items() if path == store.path(run.config)])
             seeds = max((seeds for _, seeds in sources), default=0)
-            expected = [
-                store.path(plain(config))
-                for source, begun in sources
-                for config in experiment.configs(preset, begun, *_given(source))
-            ]
+            expected = []
+            for source, begun in sources:
+                with contextlib.suppress(TypeError, ValueError):  # a source of another making: its runs are left out
+                    expected += [store.path(plain(c)) for c in experiment.configs(preset, begun, *_given(source))]
             runs = [found[path] for path in expected if path in found]
             if found or store.set_aside:
                 missing, left_out = len(expected) - len(runs), len(found) - len(runs)
@@ -98,15 +98,15 @@ def _found(claim: Claim) -> str:
     return "; ".join(cells).replace("= -", "= −") or "–"
 
 
-def _seeds(comparisons: Sequence[Comparison]) -> str:
+def _pairs(comparisons: Sequence[Comparison]) -> str:
     counts = sorted({comparison.n for comparison in comparisons})
     return "–" if not counts else str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def _claims_table(claims: Sequence[Claim]) -> Table:
-    rows = [[claim.paper, _found(claim), _seeds(claim.comparisons), claim.verdict] for claim in claims]
+    rows = [[claim.paper, _found(claim), _pairs(claim.comparisons), claim.verdict] for claim in claims]
     note = f"{RULE} Differences in AP, mean ± standard error."
-    return Table("What the paper says, and what we found", ["claim", "ours", "seeds", "verdict"], rows, note)
+    return Table("What the paper says, and what we found", ["claim", "ours", "pairs", "verdict"], rows, note)
 
 
 def _facts(section: Section) -> list[str]:
@@ -167,7 +167,7 @@ td:not(:first-child) { min-width: 5rem; } table:not(.claims) td:first-child { wh
 .note, .facts { font-size: .9rem; color: #333; }
 @media (max-width: 40rem) { body { font-size: 15px; padding: .75rem; } table { font-size: .8rem; }
   .claims thead { display: none; } .claims tr { display: block; padding: .5rem 0; border-bottom: 1px solid #ddd; }
-  .claims td { display: block; border: 0; padding: .1rem 0; } .claims td:nth-child(3)::before { content: "seeds: "; } }
+  .claims td { display: block; border: 0; padding: .1rem 0; } .claims td:nth-child(3)::before { content: "pairs: "; } }
 @media print { body { max-width: none; font-size: 10pt; } .scroll { overflow: visible; } h2 { break-before: page; }
   .figures { grid-template-columns: 1fr 1fr; } tr { break-inside: avoid; } }
 """

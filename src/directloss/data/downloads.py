@@ -57,6 +57,7 @@ def _fetch(address: str, part: Path, after: Callable[[float], object]) -> None:
     try:
         answer = urllib.request.urlopen(request, timeout=PATIENCE)
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == 416 and start:  # nothing is missing
             return
         raise
@@ -64,7 +65,7 @@ def _fetch(address: str, part: Path, after: Callable[[float], object]) -> None:
         goes_on = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {start}-")
         done = start if goes_on else 0
         length = answer.headers.get("Content-Length")
-        total = done + int(length) if length else None
+        total = done + int(length) if length and length.isdecimal() else None
         with open(part, "ab" if goes_on else "wb") as file:
             while chunk := answer.read(CHUNK):
                 file.write(chunk)
@@ -81,24 +82,28 @@ def unpack(archive: Path, member: str, folder: Path, after: Callable[[float], ob
     Only plain files and folders are taken, and none that would land elsewhere.
     """
     target = folder / member
+    if target.exists():
+        raise DownloadError(f"{target} is there already; move it away first.")
     partial = folder / f".{member}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, "r:") as tar:
             size = archive.stat().st_size
             for found in tar:
                 if not (found.isfile() or found.isdir()):
                     raise DownloadError(f"{archive}: {found.name!r} is no plain file or folder. Nothing was unpacked.")
                 tar.extract(found, partial, filter="data")
                 after(min(found.offset / size, 1.0))
+            with open(archive, "rb") as file:  # tarfile takes a damaged header, or none, for the end
+                file.seek(tar.offset)
+                if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+                    raise tarfile.ReadError("it is damaged or cut short")
         if not (partial / member).is_dir():
             raise DownloadError(f"{archive} holds no folder {member}.")
-        if target.exists():
-            raise DownloadError(f"{target} is there already; move it away first.")
         os.replace(partial / member, target)
     except (tarfile.TarError, EOFError) as error:
-        raise DownloadError(f"{archive} cannot be unpacked: {error} Nothing was unpacked.") from None
+        raise DownloadError(f"{archive} cannot be unpacked: {error}. Nothing was unpacked.") from None
     finally:
         with contextlib.suppress(OSError):
             shutil.rmtree(partial)

@@ -98,7 +98,7 @@ class Actions:
         return len(self.images)
 
     def provenance(self, after: Callable[[float], object] = lambda share: None) -> str:
-        """A digest of all that is here, the images' bytes too."""
+        """A digest of boxes and images, byte for byte."""
         digest = hashlib.sha256()
         names = sorted(self.paths)
         for number, name in enumerate(names):
@@ -117,13 +117,15 @@ def read_actions(root: Path, part: str = "trainval") -> Actions:
     labels: dict[str, dict[tuple[str, int], int]] = {}
     for action in ACTIONS:
         path = lists / f"{action}_{part}.txt"
-        labels[action] = {(image, int(number)): int(label) for image, number, label in _rows(path, 3)}
-        for image, _ in labels[action]:
+        labels[action] = {}
+        for image, number, label in _rows(path, 3):
             if image not in on_list:
                 raise DevkitError(f"{path}: {image} is not on the list {part}.txt.")
+            if labels[action].setdefault((image, int(number)), int(label)) != int(label):
+                raise DevkitError(f"{path}: object {number} of {image} is there with two labels.")
+        if not labels[action]:
+            raise DevkitError(f"{path} names nobody.")
     people = sorted({person for found in labels.values() for person in found}, key=lambda k: (on_list[k[0]], k[1]))
-    if not people:
-        raise DevkitError(f"The lists of {lists} name nobody.")
     index = {person: place for place, person in enumerate(people)}
     wanted: dict[str, list[int]] = {}
     for image, number in index:
@@ -136,7 +138,10 @@ def read_actions(root: Path, part: str = "trainval") -> Actions:
         for number in numbers:
             if not 1 <= number <= len(objects):
                 raise DevkitError(f"{annotation} has {len(objects)} objects; the lists ask for number {number}.")
-            boxes[index[image, number]] = torch.tensor(objects[number - 1])
+            what, box = objects[number - 1]
+            if what != "person":
+                raise DevkitError(f"{annotation}: object {number} is no person but {what!r}.")
+            boxes[index[image, number]] = torch.tensor(box)
         paths[image] = devkit / "JPEGImages" / f"{image}.jpg"
         if not paths[image].is_file():
             raise DevkitError(f"{paths[image]} is missing.")
@@ -179,8 +184,8 @@ def _bytes(path: Path, at_most: int | None = None) -> bytes:
         raise DevkitError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _objects(path: Path) -> list[tuple[float, float, float, float]]:
-    """The boxes of an annotation, in its order."""
+def _objects(path: Path) -> list[tuple[str, tuple[float, float, float, float]]]:
+    """What an annotation shows, and its boxes, in its order."""
     from xml.etree.ElementTree import ParseError
 
     from defusedxml import DefusedXmlException
@@ -199,8 +204,8 @@ def _objects(path: Path) -> list[tuple[float, float, float, float]]:
         except (TypeError, ValueError):
             raise DevkitError(f"{path}: object {len(boxes) + 1} has no box of four numbers.") from None
         if not (-1e6 < left <= right < 1e6 and -1e6 < top <= bottom < 1e6):
-            raise DevkitError(f"{path}: the box {left, top, right, bottom} of object {len(boxes) + 1} is empty.")
-        boxes.append((left, top, right, bottom))
+            raise DevkitError(f"{path}: the box {left, top, right, bottom} of object {len(boxes) + 1} is empty .")
+        boxes.append((_text(found, "name"), (left, top, right, bottom)))
     return boxes
 
 

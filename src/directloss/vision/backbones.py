@@ -178,6 +178,10 @@ def _read_pth(path: Path) -> dict[str, Tensor]:
     found = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise WeightsError(f"{path} holds no dictionary of tensors.")
+    for name, tensor in found.items():
+        plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.is_floating_point()
+        if not plain:
+            raise WeightsError(f"{path}: {str(name)[:80]!r} is no plain tensor of real numbers.")
     return {str(name): tensor.float() for name, tensor in found.items()}
 
 
@@ -186,10 +190,10 @@ def _read_npz(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             name = entry.filename.removesuffix(".npy")
-            if name in expected and entry.file_size > 8 * expected[name].numel() + 4096:
+            if name not in expected or name in found:
+                raise WeightsError(f"{path}: {name[:80]!r} is unknown or there twice.")
+            if entry.file_size > 8 * expected[name].numel() + 4096:
                 raise WeightsError(f"{path}: {name!r} has {entry.file_size} bytes, more than it can need.")
-            if name not in expected and entry.file_size > 1 << 20:
-                raise WeightsError(f"{path}: {name[:80]!r} is unknown.")
             array = np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)
             found[name] = torch.from_numpy(np.asarray(array, dtype=np.float32))
     return found

@@ -84,16 +84,10 @@ def _fill(path: Path, actions: Actions, kind: str, network: Backbone, after: Cal
     chunks = list(pairwise(starts))
     first = _rows(actions, 0, 1, kind, network)
     shape, kind_of_number = (len(actions), *first.shape[1:]), first.numpy().dtype
-    done = 0
-    with contextlib.suppress(OSError, ValueError):
-        done = int(progress.read_text()) if part.exists() else 0
-    try:
-        array = np.lib.format.open_memmap(part, "r+" if done else "w+", kind_of_number, shape)
-        if array.shape != shape or array.dtype != kind_of_number:
-            raise ValueError
-    except ValueError:
-        done = 0
-        array = np.lib.format.open_memmap(part, "w+", kind_of_number, shape)
+    done = _whole_rows(part, progress, shape, kind_of_number)
+    if not done:
+        progress.unlink(missing_ok=True)  # before the new file: an old count must not be believed of it
+    array = np.lib.format.open_memmap(part, "r+" if done else "w+", kind_of_number, shape)
     todo = [chunk for chunk in chunks if chunk[0] >= done]
     with ThreadPoolExecutor(1) as pool:  # decodes the next chunk meanwhile
         ahead = None
@@ -107,6 +101,18 @@ def _fill(path: Path, actions: Actions, kind: str, network: Backbone, after: Cal
     del array
     os.replace(part, path)
     progress.unlink(missing_ok=True)
+
+
+def _whole_rows(part: Path, progress: Path, shape: tuple[int, ...], kind_of_number: Any) -> int:
+    """How many rows of a part are done; 0 if anything about it is odd."""
+    try:
+        done = int(progress.read_text())
+        array = np.lib.format.open_memmap(part, "r")
+        size = array.offset + array.nbytes
+        fits = array.shape == shape and array.dtype == kind_of_number and part.stat().st_size == size
+        return done if fits and 0 < done <= len(array) and done % CHUNK == 0 else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _rows(actions: Actions, start: int, end: int, kind: str, network: Backbone) -> Tensor:
@@ -144,7 +150,10 @@ def open_kept(key: str) -> Any:
     path = _path(key)
     if not path.exists():
         raise FileNotFoundError(f"{path} is gone. `directloss reproduce actions --root …` computes it again.")
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} is damaged ({error}). Remove it; the same command computes it again.") from None
 
 
 def keep_labels(actions: Actions) -> str:
@@ -173,8 +182,10 @@ def keep_weights(path: Path) -> str:
     return key
 
 
-def kept_weights(backbone: str, key: str) -> Backbone:
-    """A backbone with the weights under a key."""
-    network = BACKBONES[backbone]()
+def kept_weights(backbone: str, key: str, seed: int) -> Backbone:
+    """A backbone with the weights under a key; any that are missing there are drawn from the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = BACKBONES[backbone]()
     load_weights(network, cache_folder() / "weights" / key)
     return network

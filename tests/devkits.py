@@ -1,0 +1,70 @@
+"""Tiny VOC2012 devkits, laid out as the official one, whose people show in colours what they do."""
+
+import colorsys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from directloss.data.voc import ACTIONS
+
+COLOURS = np.array([colorsys.hsv_to_rgb(k / 10, 1.0, 0.6 + 0.4 * (k % 2)) for k in range(10)]) * 255
+
+
+def make_devkit(root: Path, images: int = 24, seed: int = 0, size: tuple[int, int] = (80, 60)) -> Path:
+    """One or two people an image, each of whom does two actions: in cell k of a box (2 × 5) lies colour k if so."""
+    random = np.random.default_rng(seed)
+    devkit = root / "VOCdevkit" / "VOC2012"
+    for folder in ("JPEGImages", "Annotations", "ImageSets/Action"):
+        (devkit / folder).mkdir(parents=True)
+    names = [f"2010_{number:06d}" for number in sorted(random.choice(999_999, images, replace=False) + 1)]
+    shift = int(random.integers(10))
+    lists: dict[str, list[str]] = {action: [] for action in ACTIONS}
+    people = 0
+    for place, name in enumerate(names):
+        count = 1 if place % 3 == 2 else 2
+        pixels = random.normal(100, 20, (size[1], size[0], 3))
+        objects = [_object("horse", [1, 1, size[0], size[1]])] if place % 5 == 4 else []
+        for box in _boxes(random, count, size):
+            does = {(people + shift) % 10, (people + shift + 3) % 10}
+            _paint(pixels, box, does)
+            objects.append(_object("person", box))
+            for k, action in enumerate(ACTIONS):
+                unclear = (people, k) == (1, shift)
+                if k in does or unclear or (people + 2 * k) % 7:
+                    label = 1 if k in does else 0 if unclear else -1
+                    lists[action].append(f"{name}  {len(objects)} {label:2d}\n")
+            people += 1
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(devkit / "JPEGImages" / f"{name}.jpg", quality=90)
+        (devkit / "Annotations" / f"{name}.xml").write_text(
+            f"<annotation>\n<folder>VOC2012</folder>\n<filename>{name}.jpg</filename>\n<size><width>{size[0]}</width>"
+            f"<height>{size[1]}</height><depth>3</depth></size>\n{''.join(objects)}</annotation>\n"
+        )
+    (devkit / "ImageSets" / "Action" / "trainval.txt").write_text("".join(f"{name}\n" for name in names))
+    for action, lines in lists.items():
+        (devkit / "ImageSets" / "Action" / f"{action}_trainval.txt").write_text("".join(lines))
+    return root
+
+
+def _boxes(random: np.random.Generator, count: int, size: tuple[int, int]) -> list[list[float]]:
+    """Boxes side by side: left, top, right, bottom, pixels from 1; every third edge lies at the image's border."""
+    boxes = []
+    for k in range(count):
+        outer = np.array([1 + k * size[0] / count, 1, (k + 1) * size[0] / count, size[1]])
+        inward = random.uniform(0, 0.15, 4) * [size[0] / count, size[1], -size[0] / count, -size[1]]
+        boxes.append((outer + inward * (random.random(4) > 1 / 3)).round(2).tolist())
+    return boxes
+
+
+def _paint(pixels: np.ndarray, box: list[float], does: set[int]) -> None:
+    columns = np.linspace(box[0] - 1, box[2], 3).round().astype(int)
+    rows = np.linspace(box[1] - 1, box[3], 6).round().astype(int)
+    for k in does:
+        cell = pixels[rows[k // 2] : rows[k // 2 + 1], columns[k % 2] : columns[k % 2 + 1]]
+        cell[:] = COLOURS[k] + (cell - 100) / 2
+
+
+def _object(name: str, box: list[float]) -> str:
+    edges = "".join(f"<{k}>{value:g}</{k}>" for k, value in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True))
+    head = "<part><name>head</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></part>"
+    return f"<object><name>{name}</name>{head}<bndbox>{edges}</bndbox></object>\n"
