@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..data.downloads import download
+from ..data.downloads import check, download
 from ..data.label_noise import flip_labels
 from ..data.voc import ACTIONS, read_actions
 from ..files import cache_folder
@@ -88,7 +88,9 @@ def prepare(
     if weights is None:
         official = BACKBONES[backbone].official
         weights = cache_folder() / "weights" / official.address.rsplit("/", 1)[-1]
-        if not weights.exists():
+        if weights.exists():
+            check(weights, "sha256", official.sha256)
+        else:
             download(official.address, weights, "sha256", official.sha256, say(f"weights of {backbone}"))
     missing = load_weights(BACKBONES[backbone](), weights)
     notes = (

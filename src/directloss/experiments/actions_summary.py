@@ -322,7 +322,7 @@ class _SetUp:
                 curves = self._series(_against_budget(some, rule))
                 title = f"{noise:.0%} flipped: expected AP by number of settings tried, {self.name}: {rule}"
                 name = f"{stem}-budget-{short[rule]}-{noise:.0%}".rstrip("%")
-                found.append(lines(name, title, curves, "settings tried", words[1]))
+                found.append(lines(name, title, curves, "settings tried", words[1], doubling=True))
         if 0.2 in self.levels:
             variant = f"{self.name}: the paper's protocol"
             groups: dict[str, dict[str, float]] = {}

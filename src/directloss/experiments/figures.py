@@ -66,8 +66,10 @@ def _finish(canvas: Any, name: str, title: str, alt: str) -> Figure:
     return Figure(name, title, svg[svg.index("<svg") :], alt)
 
 
-def lines(name: str, title: str, curves: Mapping[str, Series], xlabel: str, ylabel: str) -> Figure:
-    """One curve a method, a band of one standard error around it."""
+def lines(
+    name: str, title: str, curves: Mapping[str, Series], xlabel: str, ylabel: str, doubling: bool = False
+) -> Figure:
+    """One curve a method, a band of one standard error around it; `doubling`: x by its logarithm."""
     told = "; ".join(f"{method}: from {c.mean[0]:.2f} to {c.mean[-1]:.2f}" for method, c in curves.items())
     first, last = (next(iter(curves.values())).x[k] for k in (0, -1)) if curves else (0, 0)
     with _axes() as (canvas, axes):
@@ -78,6 +80,10 @@ def lines(name: str, title: str, curves: Mapping[str, Series], xlabel: str, ylab
             low, high = ([m + sign * e for m, e in zip(means, errors, strict=True)] for sign in (-1, 1))
             axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.set(xlabel=xlabel, ylabel=ylabel)
+        if doubling and curves:
+            axes.set_xscale("log", base=2)
+            ticks = max((c.x for c in curves.values()), key=len)
+            axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
         axes.grid(True, alpha=0.3)
         if curves:
             canvas.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
