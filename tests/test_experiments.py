@@ -11,7 +11,8 @@ from directloss.experiments import EXPERIMENTS
 from directloss.experiments.experiment import Comparison
 from directloss.experiments.methods import METHODS, smooth_ap
 from directloss.experiments.summary import T_QUANTILES, claim, compare
-from directloss.experiments.sweep import choose, grid
+from directloss.experiments.sweep import Setting, choose, grid, sweep
+from directloss.networks import Networks
 
 
 def generator(seed=0):
@@ -130,6 +131,30 @@ def test_grid_gives_a_method_without_strength_more_step_sizes():
     assert len(ours) == len(theirs) == 12
     assert len({setting.learning_rate for setting in ours}) == 2
     assert {setting.learning_rate for setting in theirs} > {0.3, 0.00333}
+
+
+def test_averaging_measures_the_mean_of_the_weights_and_leaves_training_alone():
+    inputs, target = ranked_by_teacher(200, generator())
+    settings = (Setting(1.0, 0.1, 0.0), Setting(1.0, 0.3, 0.1))
+    seen = []
+
+    class Spy(Networks):
+        def forward(self, inputs):
+            if not torch.is_grad_enabled():
+                seen.append(self.weights.detach().clone())
+            return super().forward(inputs)
+
+    ends = []
+    for averaging in (0.0, 0.5):
+        networks = Spy(2, (10, 5, 1), "he", generator())
+        sweep("pos-AP", settings, networks, {"train": (inputs, target)}, iterations=3, averaging=averaging)
+        ends.append(networks.weights.detach().clone())
+    plain, averaged = seen[:4], seen[4:]
+    assert torch.equal(*ends)
+    assert torch.equal(plain[3], ends[0])
+    mean = (plain[0] / 8 + plain[1] / 4 + plain[2] / 2 + plain[3]) / (1 / 8 + 1 / 4 + 1 / 2 + 1)
+    torch.testing.assert_close(averaged[3], mean)
+    assert torch.equal(averaged[0], plain[0])
 
 
 def test_choice_takes_the_best_end_or_the_best_checkpoint():

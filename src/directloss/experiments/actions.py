@@ -33,8 +33,10 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
 }
 TRAINED = {"head": "pooled", "top": "trunk", "all": "crops"}
 """What trains, and what is therefore kept of every box."""
-HEADS = {"linear": (256, 1), "mlp": (128, 16, 1)}
+HEADS = {"linear": (256, 1), "averaged linear": (256, 1), "mlp": (128, 16, 1)}
 """Widths of a head: so many components of the features, hidden units, one score."""
+AVERAGING = 0.97
+"""How much an iteration counts of the next one, in the weights of an averaged head."""
 COMPONENTS = max(widths[0] for widths in HEADS.values())
 
 
@@ -108,9 +110,10 @@ def configs(preset: str, seeds: int | None, source: dict[str, str] | None = None
     given = Source(**source) if source else None
     if given and given.train != "head":
         return _fine_tuned(preset, seeds, given)
+    everything = given is None or given.backbone == "squeezenet" or preset == "quick"  # else what the paper has
     if preset == "paper":
         actions, levels, decays = tuple(ACTIONS), (0.0, 0.1, 0.2, 0.3, 0.4), (0.0, 0.1, 1.0)
-        heads = tuple(HEADS) if given is None or given.backbone == "squeezenet" else ("linear",)
+        heads = tuple(HEADS) if everything else ("linear",)
     else:
         actions, levels, decays, heads = ("ridinghorse",), (0.0, 0.2), (0.0, 0.1), ("linear",)
     rates = (0.003, 0.03, 0.3)
@@ -120,7 +123,7 @@ def configs(preset: str, seeds: int | None, source: dict[str, str] | None = None
     for seed, action, head, noise in product(range(seeds or 3), actions, heads, levels):
         if head == "mlp" and noise not in levels[::2]:
             continue  # four times the time of a linear head
-        also = {COSTLY: costly} if head == "linear" and noise in levels[::2] else {}
+        also = {COSTLY: costly} if everything and head == "linear" and noise in levels[::2] else {}
         found += [
             Config(method, seed, noise, action, head, given, None, 300, settings)
             for method, settings in (grids | also).items()
@@ -172,8 +175,9 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
     widths = min(wanted, inputs.shape[1]), *others
     heads = Heads(len(config.settings), widths, "small", torch.Generator().manual_seed(config.seed))
     return sweep(
-        config.method, config.settings, heads, sets, iterations=config.iterations, optimizer="momentum", after=after
-    )
+        config.method, config.settings, heads, sets, iterations=config.iterations, optimizer="momentum",
+        averaging=AVERAGING if config.head.startswith("averaged") else 0.0, after=after,
+    )  # fmt: skip
 
 
 def _thirds(config: Config) -> tuple[dict[str, Tensor], Tensor, torch.Generator]:

@@ -228,9 +228,9 @@ class _SetUp:
                     tried = [noise for noise in heavy if other != COSTLY or noise in self.levels[::2]]
                     compared += self._differences(variant, other, tried)
                     expected += len(tried)
-            says = f"Ours, not the paper's: pos-AP is ahead of every other method from 20 % on ({variant})."
+            says = f"(ours) pos-AP is ahead of every other method from 20 % on ({variant})."
             found.append(claim(says, compared, max(expected, 1)))
-            says = f"pos-AP reaches the paper's own pos-AP at every noise level ({variant})."
+            says = f"(ours) pos-AP reaches the paper's own pos-AP at every noise level ({variant})."
             compared = []
             if len(self.actions) == len(ACTIONS):
                 for noise, level in PAPER["pos-AP"].items():

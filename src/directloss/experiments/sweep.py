@@ -60,11 +60,16 @@ def sweep(
     *,
     iterations: int,
     optimizer: str = "adamw",
+    averaging: float = 0.0,
     batch: int | None = None,
     generator: torch.Generator | None = None,
     after: Callable[[float], object] = lambda share: None,
 ) -> dict[str, Any]:
-    """Train on sets["train"], one network a setting; return AP of every set by checkpoint and setting, and more."""
+    """Train on sets["train"], one network a setting; return AP of every set by checkpoint and setting, and more.
+
+    With `averaging`, AP is that of the running mean of the weights, in which an iteration counts so much less than the
+    next one; training itself goes on as without.
+    """
     loss = METHODS[method].loss
     strengths = sorted({setting.strength for setting in settings})
     rows = [[k for k, setting in enumerate(settings) if setting.strength == strength] for strength in strengths]
@@ -77,8 +82,16 @@ def sweep(
     moments = checkpoints(iterations)
     curves: dict[str, Any] = {"iterations": [], **{name: [] for name in sets}}
 
+    weights = networks.weights.detach()
+    mean, count = torch.zeros_like(weights), 0.0
+
     def checkpoint(iteration: int) -> None:
+        nonlocal count
+        mean.mul_(averaging).add_(weights)
+        count = averaging * count + 1
         if iteration in moments:
+            now = weights.clone()
+            weights.copy_(mean / count)
             curves["iterations"].append(iteration)
             scores: dict[int, Tensor] = {}  # sets may share inputs
             for name, (inputs, target) in sets.items():
@@ -86,6 +99,7 @@ def sweep(
                     with torch.no_grad():
                         scores[id(inputs)] = networks(inputs)
                 curves[name].append(average_precisions(scores[id(inputs)], target))
+            weights.copy_(now)
         after(iteration / iterations)
 
     checkpoint(0)
