@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -129,6 +130,18 @@ def execute(
         notes.close()
 
 
+@contextlib.contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes that start meanwhile never hear Ctrl-C, which a terminal sends to all: the parent answers it."""
+    mask = getattr(signal, "pthread_sigmask", None)  # not on Windows
+    before = mask(signal.SIG_BLOCK, {signal.SIGINT}) if mask else None
+    try:
+        yield
+    finally:
+        if mask:
+            mask(signal.SIG_SETMASK, before)
+
+
 def _with_joblib(work: Sequence[tuple[str, Any, str]], jobs: int) -> Iterator[Run | Failure]:
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky import get_reusable_executor
@@ -140,7 +153,9 @@ def _with_joblib(work: Sequence[tuple[str, Any, str]], jobs: int) -> Iterator[Ru
     try:
         with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
             parallel = Parallel(return_as="generator_unordered", batch_size=1)  # pyright: ignore[reportArgumentType]
-            yield from parallel(delayed(_work)(*arguments, os.getpid()) for arguments in work)  # pyright: ignore[reportReturnType]
+            with _deaf_children():
+                runs = parallel(delayed(_work)(*arguments, os.getpid()) for arguments in work)
+            yield from runs  # pyright: ignore[reportReturnType]
         finished = True
     finally:
         if not finished:
