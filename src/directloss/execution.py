@@ -11,6 +11,7 @@ import platform
 import shutil
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -133,13 +134,14 @@ def execute(
 @contextlib.contextmanager
 def _deaf_children() -> Iterator[None]:
     """Processes that start meanwhile never hear Ctrl-C, which a terminal sends to all: the parent answers it."""
-    mask = getattr(signal, "pthread_sigmask", None)  # not on Windows
-    before = mask(signal.SIG_BLOCK, {signal.SIGINT}) if mask else None
+    if threading.current_thread() is not threading.main_thread():  # only there can it be said
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # children inherit that, and no other handler
     try:
         yield
     finally:
-        if mask:
-            mask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
 
 
 def _with_joblib(work: Sequence[tuple[str, Any, str]], jobs: int) -> Iterator[Run | Failure]:

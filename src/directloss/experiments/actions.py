@@ -17,7 +17,7 @@ from ..files import cache_folder
 from ..networks import Heads
 from ..vision.backbones import BACKBONES, load_weights
 from ..vision.features import compute, keep_labels, keep_weights, kept_labels, kept_weights, open_kept
-from .actions_summary import COSTLY, summarise
+from .actions_summary import COSTLY, PAPER, summarise
 from .experiment import Experiment
 from .fine_tuning import tune
 from .sweep import Setting, grid, sweep
@@ -118,15 +118,16 @@ def configs(preset: str, seeds: int | None, source: dict[str, str] | None = None
         actions, levels, decays, heads = ("ridinghorse",), (0.0, 0.2), (0.0, 0.1), ("linear",)
     rates = (0.003, 0.03, 0.3)
     grids = {method: grid(method, strengths, rates, decays) for method, strengths in STRENGTHS.items()}
-    costly = grid(COSTLY, (0.1, 1.0, 10.0), rates[1:], (0.1,))
+    costly = {COSTLY: grid(COSTLY, (0.1, 1.0, 10.0), rates[1:], (0.1,))}
+    few = {method: grids[method] for method in PAPER}
     found = []
     for seed, action, head, noise in product(range(seeds or 3), actions, heads, levels):
-        if head == "mlp" and noise not in levels[::2]:
-            continue  # four times the time of a linear head
-        also = {COSTLY: costly} if everything and head == "linear" and noise in levels[::2] else {}
+        if head == "mlp":  # four times the time of a linear head
+            chosen = few if noise in levels[::2] else {}
+        else:
+            chosen = grids | (costly if head == "linear" and noise in levels[::2] else {}) if everything else few
         found += [
-            Config(method, seed, noise, action, head, given, None, 300, settings)
-            for method, settings in (grids | also).items()
+            Config(method, seed, noise, action, head, given, None, 300, settings) for method, settings in chosen.items()
         ]
     return found
 
