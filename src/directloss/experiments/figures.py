@@ -86,7 +86,8 @@ def lines(
             axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
         axes.grid(True, alpha=0.3)
         if curves:
-            canvas.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
+            columns = 4 if len(curves) <= 8 else 3
+            canvas.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=9)
         return _finish(canvas, name, title, f"{title}. {ylabel} at {xlabel} {first:g} and {last:g}: {told}.")
 
 
