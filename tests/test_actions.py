@@ -281,6 +281,23 @@ def test_fine_tuning_trains_what_it_says(place, train):
     assert {"head.weight", "backbone.classifier.1.weight"} <= trained
 
 
+def test_a_summary_of_fine_tuning_shows_what_it_did():
+    one = invented("jumping", "pos-AP", 0.0, 0)
+    source = {**one.config["source"], "train": "all"}
+    found = actions_summary.summarise([Run({**one.config, "source": source, "items": 64}, one.result, one.made)])
+    (table,) = found.tables
+    assert table.title == "Through the network: squeezenet, fine-tuned: all"
+    assert list(table.rows[0]) == [
+        "pos-AP, jumping, 0% flipped, seed 0",
+        "0.100 → 0.900",
+        "0.850 → 0.820",
+        "0.600 → 0.800",
+    ]
+    assert {record.metric: record.mean for record in found.records} == pytest.approx(
+        {"test_ap_before": 0.6, "test_ap": 0.8}
+    )
+
+
 def test_missing_weights_of_the_top_are_told(place):
     _, notes = prepared(place, "alexnet", "all")
     (note,) = notes
@@ -395,7 +412,7 @@ def test_a_class_that_is_missing_takes_its_seed_out_of_the_mean():
 
 def test_a_summary_can_be_made_at_any_time():
     runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))]
-    for count in range(0, len(runs), 7):
+    for count in range(0, len(runs), 31):
         found = actions_summary.summarise(runs[:count])
         assert found.tables
         assert found.figures() or not count

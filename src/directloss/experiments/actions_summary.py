@@ -154,7 +154,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
     tuned = _set_ups(run for run in runs if run.config["source"]["train"] != "head")
     parts = [_SetUp(name, some) for name, some in _set_ups(heads).items()]
     tables = [
-        _table_1(parts),
+        *([_table_1(parts)] if parts or not tuned else []),
         *(_fine_tuned_table(name, some) for name, some in tuned.items()),
         *(table for part in parts for table in part.tables()),
     ]
