@@ -227,16 +227,18 @@ def test_thirds_are_apart_and_of_listed_boxes_only(place):
     config = configs("quick", 1, plain(source))[0]
     actions = read_actions(place / "data")
     for action in ACTIONS:
-        thirds, target, _ = _thirds(dataclasses.replace(config, action=action))
+        labels = actions.labels[action]
+        thirds, _ = _thirds(dataclasses.replace(config, action=action), labels)
         places = torch.cat(list(thirds.values()))
-        listed = actions.labels[action] != 0
-        assert sorted(places.tolist()) == listed.nonzero().flatten().tolist()
+        assert sorted(places.tolist()) == labels.nonzero().flatten().tolist()
         sizes = [len(part) for part in thirds.values()]
         assert max(sizes) - min(sizes) <= 1
-        assert torch.equal(target[places], actions.labels[action][places] == 1)
-        again, _, _ = _thirds(dataclasses.replace(config, action=action, method="x-ent", noise=0.4))
+        assert torch.equal(labels, features.kept_labels(source.labels, action))
+        again, _ = _thirds(dataclasses.replace(config, action=action, method="x-ent", noise=0.4), labels)
         assert all(torch.equal(thirds[name], again[name]) for name in thirds)
-        other, _, _ = _thirds(dataclasses.replace(config, action=action, seed=1))
+        few, _ = _thirds(dataclasses.replace(config, action=action, items=4), labels)
+        assert all(labels[part].tolist() == [1, 1, -1, -1] for part in few.values())
+        other, _ = _thirds(dataclasses.replace(config, action=action, seed=1), labels)
         assert not torch.equal(thirds["train"], other["train"])
 
 

@@ -115,12 +115,12 @@ def reproduce(
         raise _refuse(f"--out {out} is a file. Name a folder.")
     for package in ("joblib", "matplotlib", *(["ray"] if backend == "ray" else [])):
         importlib.import_module(package)  # before the work, not after it
-    data = [name for name in experiments if EXPERIMENTS[name].prepare]
-    if data and root is None:
-        raise _refuse(f"{data[0]} needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.")
-    if root and not data:
+    on_data = {name: prepare for name in experiments if (prepare := EXPERIMENTS[name].prepare)}
+    if on_data and root is None:
+        raise _refuse(f"{min(on_data)} needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.")
+    if root and not on_data:
         raise _refuse("--root is for experiments on real data: actions.")
-    sources = {name: _prepare(name, root, backbone, weights, train) for name in data if root}
+    sources = {name: _prepare(prepare, root, backbone, weights, train) for name, prepare in on_data.items()}
     failures = sum(_run(name, preset, out, jobs, backend, address, seeds, sources.get(name)) for name in experiments)
     _write_report(out)
     if failures:
@@ -147,13 +147,11 @@ def _steps() -> Iterator[Callable[[str], Callable[[float], object]]]:
         yield say
 
 
-def _prepare(name: str, root: Path, backbone: str, weights: Path | None, train: str) -> Any:
-    """Data and features of an experiment."""
-    prepare = EXPERIMENTS[name].prepare
-    assert prepare is not None
+def _prepare(prepare: Callable[..., Any], *options: Any) -> Any:
+    """Data and features of an experiment, from the options of the command line."""
     try:
         with _steps() as say:
-            source, notes = prepare(root, backbone, weights, train, say)
+            source, notes = prepare(*options, say)
     except KeyboardInterrupt:
         errors.print("Stopped. The same command goes on where it was.")
         raise typer.Exit(130) from None

@@ -146,7 +146,7 @@ def _fine_tuned(preset: str, seeds: int | None, source: Source) -> list[Config]:
         for seed in range(seeds or 1)
         for action in actions
         for noise in levels
-        for method in ("pos-AP", "hinge-AP", "x-ent")
+        for method in PAPER
     ]
 
 
@@ -154,13 +154,15 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
     """Noise strikes the training labels; validation is there clean, and flipped as much as training; test is clean."""
     if config.source is None:
         raise ValueError("Name the data: directloss reproduce actions --root DEVKIT --weights FILE.")
-    thirds, labels, generator = _thirds(config)
-    noisy = {name: flip_labels(labels[thirds[name]], config.noise, generator) for name in ("train", "validation")}
+    labels = kept_labels(config.source.labels, config.action)
+    thirds, generator = _thirds(config, labels)
+    does = labels == 1
+    noisy = {name: flip_labels(does[thirds[name]], config.noise, generator) for name in ("train", "validation")}
     targets = {
         "train": (thirds["train"], noisy["train"]),
-        "validation": (thirds["validation"], labels[thirds["validation"]]),
+        "validation": (thirds["validation"], does[thirds["validation"]]),
         "noisy validation": (thirds["validation"], noisy["validation"]),
-        "test": (thirds["test"], labels[thirds["test"]]),
+        "test": (thirds["test"], does[thirds["test"]]),
     }
     if config.source.train != "head":
         backbone = kept_weights(config.source.backbone, config.source.weights, config.seed)
@@ -181,21 +183,18 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
     )  # fmt: skip
 
 
-def _thirds(config: Config) -> tuple[dict[str, Tensor], Tensor, torch.Generator]:
-    """The boxes that the action's lists name, shuffled and cut into three."""
-    assert config.source is not None
-    labels = kept_labels(config.source.labels, config.action)
+def _thirds(config: Config, labels: Tensor) -> tuple[dict[str, Tensor], torch.Generator]:
+    """The boxes that the action's lists name, shuffled and cut into three; and what draws the noise."""
     listed = labels.nonzero().squeeze(1)
     generator = torch.Generator().manual_seed(1000 * list(ACTIONS).index(config.action) + config.seed)
     order = listed[torch.randperm(len(listed), generator=generator)]
     names: list[str] = ["train", "validation", "test"]
     thirds = dict(zip(names, order.tensor_split(3), strict=True))
-    target = labels == 1
     if config.items is not None:
-        half = config.items // 2
         for name, places in thirds.items():
-            thirds[name] = torch.cat([places[target[places]][:half], places[~target[places]][:half]])
-    return thirds, target, generator
+            halves = (places[labels[places] == label][: config.items // 2] for label in (1, -1))
+            thirds[name] = torch.cat(list(halves))
+    return thirds, generator
 
 
 @lru_cache(maxsize=2)

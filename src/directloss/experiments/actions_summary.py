@@ -192,8 +192,7 @@ class _SetUp:
         self.actions = [action for action in ACTIONS if any(run.config["action"] == action for run in runs)]
         self.levels = sorted({run.config["noise"] for run in runs})
         there = {run.config["method"] for run in self.runs}
-        self.methods = [method for method in (*PAPER, USUAL, *METHODS) if method in there]
-        self.methods = list(dict.fromkeys(self.methods))
+        self.methods = [method for method in dict.fromkeys((*PAPER, USUAL, *METHODS)) if method in there]
         self.pairs: Outcomes = {}
         for rule in RULES:
             self.pairs |= _outcomes(self.runs, f"{name}: {rule}", rule)

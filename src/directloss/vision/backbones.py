@@ -5,6 +5,7 @@ A backbone is a trunk, the convolutions, and a top, what stands between these an
 
 import io
 import zipfile
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,28 +28,28 @@ class Official:
     sha256: str
 
 
-class Backbone(nn.Module):
+class Backbone(nn.Module, ABC):
     """Crops (items, 3, 227, 227), normalised, to what a head sees."""
 
     official: Official
     width: int
     """Of what the top returns."""
 
+    @abstractmethod
     def trunk(self, crops: Tensor) -> Tensor:
         """The convolutional part."""
-        raise NotImplementedError
 
+    @abstractmethod
     def top(self, maps: Tensor) -> Tensor:
         """From what the trunk returns to (items, width)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def of_top(self) -> list[nn.Module]:
         """The layers that the top has weights in."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pooled(self, crops: Tensor) -> Tensor:
         """Features for a head on a frozen backbone, (items, features): the trunk's maps, pooled."""
-        raise NotImplementedError
 
 
 class AlexNet(Backbone):

@@ -23,9 +23,8 @@ from ..files import cache_folder, write_whole
 from .backbones import BACKBONES, Backbone, load_weights
 from .crops import CONTEXT, SIZE, crop, normalised
 
-__all__ = ["KINDS", "compute", "keep_labels", "keep_weights", "kept_labels", "kept_weights", "open_kept"]
+__all__ = ["compute", "keep_labels", "keep_weights", "kept_labels", "kept_weights", "open_kept"]
 
-KINDS = ("pooled", "trunk", "crops")
 VERSION = 1  # raise it when the same key would give other values
 CHUNK = 64  # boxes
 
@@ -82,7 +81,7 @@ def _fill(path: Path, actions: Actions, kind: str, network: Backbone, after: Cal
     part, progress = path.with_suffix(".part"), path.with_suffix(".progress")
     starts = [*range(0, len(actions), CHUNK), len(actions)]
     chunks = list(pairwise(starts))
-    first = _rows(actions, 0, 1, kind, network)
+    first = _through(_crops(actions, 0, 1), kind, network)
     shape, kind_of_number = (len(actions), *first.shape[1:]), first.numpy().dtype
     done = _whole_rows(part, progress, shape, kind_of_number)
     if not done:
@@ -110,13 +109,9 @@ def _whole_rows(part: Path, progress: Path, shape: tuple[int, ...], kind_of_numb
         array = np.lib.format.open_memmap(part, "r")
         size = array.offset + array.nbytes
         fits = array.shape == shape and array.dtype == kind_of_number and part.stat().st_size == size
-        return done if fits and 0 < done <= len(array) and done % CHUNK == 0 else 0
+        return done if fits and (done == len(array) or (0 < done < len(array) and done % CHUNK == 0)) else 0
     except (OSError, ValueError):
         return 0
-
-
-def _rows(actions: Actions, start: int, end: int, kind: str, network: Backbone) -> Tensor:
-    return _through(_crops(actions, start, end), kind, network)
 
 
 def _crops(actions: Actions, start: int, end: int) -> Tensor:
