@@ -166,6 +166,7 @@ td:not(:first-child) { min-width: 5rem; } table:not(.claims) td:first-child { wh
 .holds { color: #00573f; } .holds-in-part { color: #6b4e00; } .does-not-hold { color: #9c2a00; }
 .note, .facts { font-size: .9rem; color: #333; }
 @media (max-width: 40rem) { body { font-size: 15px; padding: .75rem; } table { font-size: .8rem; }
+  table:not(.claims) td:first-child { white-space: normal; min-width: 9rem; }
   .claims thead { display: none; } .claims tr { display: block; padding: .5rem 0; border-bottom: 1px solid #ddd; }
   .claims td { display: block; border: 0; padding: .1rem 0; } .claims td:nth-child(3)::before { content: "pairs: "; } }
 @media print { body { max-width: none; font-size: 10pt; } .scroll { overflow: visible; } h2 { break-before: page; }
