@@ -1,0 +1,36 @@
+"""Boxes: left, top, right, bottom in pixels from 1, both ends inside, as PASCAL VOC counts them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import boxes as kernels
+
+__all__ = ["Floats", "overlaps", "suppress"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def overlaps(boxes: Floats, others: Floats) -> Floats:
+    """Intersection over union of every box (n, 4) with every other (m, 4)."""
+    sides = []
+    for low, high in ((0, 2), (1, 3)):
+        start = np.maximum(boxes[:, None, low], others[None, :, low])
+        end = np.minimum(boxes[:, None, high], others[None, :, high])
+        sides.append(np.maximum(end - start + 1, 0))
+    shared = sides[0] * sides[1]
+    return shared / (_areas(boxes)[:, None] + _areas(others)[None, :] - shared)
+
+
+def _areas(boxes: Floats) -> Floats:
+    return (boxes[:, 2] - boxes[:, 0] + 1) * (boxes[:, 3] - boxes[:, 1] + 1)
+
+
+def suppress(images: Integers, boxes: Floats, scores: Floats, overlap: float) -> Integers:
+    """Non-maximum suppression, image by image: the places of the boxes that stay, best first.
+
+    A box that overlaps a better one that stays by more than `overlap` goes. Of equal scores the first one is better.
+    """
+    order = np.lexsort((-scores, images))
+    stays = order[kernels.suppress(np.asarray(boxes, dtype=np.float64)[order], images[order], overlap)]
+    return stays[np.lexsort((stays, -scores[stays]))]

@@ -1,0 +1,106 @@
+"""Boxes that may hold something: selective search (Uijlings et al., 2013), fast mode, as R-CNN uses it.
+
+OpenCV draws the order of its boxes from the C library's random numbers, so these are seeded before every image. What was
+found is kept per image, under a key of the image's bytes.
+"""
+
+import ctypes
+import hashlib
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.voc import DevkitError, read_image
+from ..files import cache_folder, write_whole
+from .boxes import Floats, overlaps
+
+__all__ = ["proposals", "propose", "recall", "search"]
+
+VERSION = 1  # raise it when the same key would give other boxes
+LARGEST = 500  # pixels of the longer side in which is searched; VOC has no larger ones
+SMALLEST = 20  # pixels of a side of a box, there
+
+
+def propose(path: Path, seed: int = 0) -> Floats:
+    """The proposals of an image file, (boxes, 4), those of highest rank first; computed once."""
+    import cv2
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DevkitError(f"{path} cannot be read: {error.strerror}.") from None
+    facts = f" fast {SMALLEST} {LARGEST} {seed} {VERSION} {cv2.__version__}"
+    key = hashlib.sha256(content + facts.encode()).hexdigest()[:32]
+    kept = cache_folder() / "proposals" / key[:2] / f"{key}.npy"
+    boxes = _read(kept)
+    if boxes is None:
+        boxes = search(read_image(path), seed)
+        buffer = io.BytesIO()
+        np.save(buffer, boxes)
+        write_whole(kept, buffer.getvalue())
+    return boxes.astype(np.float64)
+
+
+def _read(path: Path) -> NDArray[np.int32] | None:
+    """What is kept, if it is whole."""
+    try:
+        boxes = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return boxes if boxes.ndim == 2 and boxes.shape[1] == 4 and boxes.dtype == np.int32 else None
+
+
+def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
+    """Search a Pillow image: left, top, right, bottom from 1, both ends inside; no two alike, none too small.
+
+    An image with nothing to find is one box.
+    """
+    import cv2
+    from PIL import Image
+
+    whole = np.array([[1, 1, image.width, image.height]], dtype=np.int32)
+    small, grow = image, max(image.size) / LARGEST
+    if grow > 1:
+        small = image.resize([max(1, round(side / grow)) for side in image.size], Image.Resampling.BILINEAR)
+    if min(small.size) < SMALLEST:
+        return whole
+    cv2.setNumThreads(1)
+    ctypes.CDLL(None).srand(seed)
+    searching = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
+    searching.setBaseImage(np.ascontiguousarray(np.asarray(small)[:, :, ::-1]))
+    searching.switchToSelectiveSearchFast()
+    left, top, width, height = searching.process().T
+    large = (width >= SMALLEST) & (height >= SMALLEST)
+    edges = np.stack([left, top, left + width, top + height], axis=1)[large]
+    if grow > 1:
+        edges = (edges * np.tile(np.divide(image.size, small.size), 2)).round()
+    boxes = edges.astype(np.int32) + [1, 1, 0, 0]
+    _, first = np.unique(boxes, axis=0, return_index=True)
+    return boxes[np.sort(first)].astype(np.int32) if len(boxes) else whole
+
+
+def proposals(
+    paths: Sequence[Path], jobs: int = 0, after: Callable[[float], object] = lambda share: None, seed: int = 0
+) -> list[Floats]:
+    """Of every image, in so many processes; 0: as many as cores."""
+    from joblib import Parallel, cpu_count, delayed
+
+    found = []
+    for boxes in Parallel(jobs or cpu_count(), return_as="generator")(delayed(propose)(path, seed) for path in paths):
+        found.append(boxes)
+        after(len(found) / len(paths))
+    return found
+
+
+def recall(boxes: Sequence[Floats], truths: Sequence[Floats], overlap: float = 0.5) -> float:
+    """The share of objects that some proposal of their image overlaps so much; not a number if there are none."""
+    total = sum(len(truth) for truth in truths)
+    hit = sum(
+        int((overlaps(truth, found).max(axis=1, initial=0.0) >= overlap).sum())
+        for found, truth in zip(boxes, truths, strict=True)
+    )
+    return hit / total if total else float("nan")
