@@ -1,6 +1,8 @@
-"""The command line: reproduce, report, data, bench, check, list."""
+"""The command line: reproduce, report, data, detect, bench, check, list."""
 
 import importlib
+import io
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,10 +18,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from .data.downloads import DownloadError
-from .data.voc import DevkitError, fetch_voc2012, find_devkit, is_there, verify
+from .data.voc import DevkitError, fetch_voc2012, find_devkit, is_there, read_image, verify
 from .enumeration import TaskError, check_task
 from .execution import BACKENDS, Failure, Notes, execute
 from .experiments import EXPERIMENTS
+from .experiments.experiment import Options
 from .files import write_whole
 from .loss import AveragePrecisionLoss
 from .report import gather, html, markdown, records
@@ -28,6 +31,7 @@ from .task import Task
 from .tasks import TASKS
 from .update import UPDATES, NegativeDirect, PositiveDirect
 from .vision.backbones import BACKBONES
+from .vision.detector import draw, load_detector
 
 __all__ = ["app"]
 
@@ -91,12 +95,22 @@ def reproduce(
     backend: Annotated[str, typer.Option(help="loky: this machine; ray: a Ray cluster.")] = "loky",
     address: Annotated[str | None, typer.Option(help="Of the Ray cluster; without it a local one is started.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, if not as many as the preset has.")] = None,
-    root: Annotated[Path | None, typer.Option(help="actions: folder of the VOC2012 devkit.")] = None,
-    backbone: Annotated[str, typer.Option(help=f"actions: {' or '.join(BACKBONES)}.")] = "squeezenet",
+    root: Annotated[Path | None, typer.Option(help="VOC2012: folder of the devkit.")] = None,
+    backbone: Annotated[str, typer.Option(help=f"VOC2012: {' or '.join(BACKBONES)}.")] = "squeezenet",
     weights: Annotated[
-        Path | None, typer.Option(help="actions: torchvision's weights, .pth or .npz; without it they are fetched.")
+        Path | None, typer.Option(help="VOC2012: torchvision's weights, .pth or .npz; without it they are fetched.")
     ] = None,
     train: Annotated[str, typer.Option(help="actions: what trains, head, top or all.")] = "head",
+    features: Annotated[
+        str, typer.Option(help="detection: pooled from one map an image, or warped crops (slow).")
+    ] = "pooled",
+    images: Annotated[
+        int, typer.Option(min=0, help="detection: of each list at most, 0: all; the quick preset has 40 in all.")
+    ] = 500,
+    boxes: Annotated[int, typer.Option(min=1, help="detection: proposals of an image, at most.")] = 2000,
+    positive: Annotated[float, typer.Option(help="detection: overlap from which a box is on an object.")] = 0.5,
+    negative: Annotated[float, typer.Option(help="detection: overlap below which it is not.")] = 0.3,
+    batch: Annotated[int, typer.Option(min=2, help="detection: boxes in a batch.")] = 512,
 ) -> None:
     """Run experiments of the paper and write their report.
 
@@ -119,9 +133,14 @@ def reproduce(
     if on_data and root is None:
         raise _refuse(f"{min(on_data)} needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.")
     if root and not on_data:
-        raise _refuse("--root is for experiments on real data: actions.")
-    sources = {name: _prepare(prepare, root, backbone, weights, train) for name, prepare in on_data.items()}
-    failures = sum(_run(name, preset, out, jobs, backend, address, seeds, sources.get(name)) for name in experiments)
+        raise _refuse("--root is for experiments on real data: actions, detection.")
+    place = root or Path()
+    asked = Options(preset, place, backbone, weights, train, features, images, boxes, positive, negative, batch)
+    sources = {name: _prepare(prepare, asked) for name, prepare in on_data.items()}
+    failures = 0
+    for name in experiments:
+        failures += _run(name, preset, out, jobs, backend, address, seeds, sources.get(name))
+        _export(name, preset, out, sources.get(name))
     _write_report(out)
     if failures:
         errors.print(f"{failures} runs failed; the same command tries them again.", style="red")
@@ -209,6 +228,17 @@ def _run(
     return failures
 
 
+def _export(name: str, preset: str, out: Path, source: Any) -> None:
+    """What the runs on this source made and people can use."""
+    experiment = EXPERIMENTS[name]
+    if experiment.export is None:
+        return
+    runs = Store(out / name / preset, name, experiment.version).runs().values()
+    mine = [run for run in runs if run.config["source"] == plain(source)]
+    for folder in experiment.export(mine, out / "detectors"):
+        console.print(f"Detector: {folder}", soft_wrap=True)
+
+
 def _compile() -> None:
     """Compile the kernels once, before several processes would."""
     scores, target = torch.tensor([1.0, 0.0]), torch.tensor([True, False])
@@ -286,6 +316,58 @@ def data(
         raise _refuse(str(error)) from None
     told = ", ".join(f"{count} {what}" for what, count in counts.items())
     console.print(f"{find_devkit(root)} is the official action task: {told}.", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def detect(
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="JPEG or PNG.")],
+    model: Annotated[Path, typer.Option(help="Folder of a detector: reproduce detection writes some.")],
+    out: Annotated[Path, typer.Option(help="Folder for drawn images and detections.json.")] = Path("detections"),
+    top: Annotated[int, typer.Option(min=1, help="Boxes of an image, at most.")] = 20,
+) -> None:
+    """Find objects in images: draw boxes, write JSON.
+
+    An image that cannot be used is named, and the others are done.
+    """
+    if out.exists() and not out.is_dir():
+        raise _refuse(f"--out {out} is a file. Name a folder.")
+    try:
+        detector = load_detector(model)
+    except (ValueError, OSError) as error:
+        raise _refuse(str(error)) from None
+    rows, bad, names = [], 0, set()
+    with _steps() as say:
+        heard = say("detecting")
+        for number, path in enumerate(images):
+            try:
+                image = read_image(path)
+                found = detector(image, top)
+            except (ValueError, OSError) as error:
+                bad += 1
+                text = str(error) if str(path) in str(error) else f"{path}: {error}"
+                errors.print(text, style="red", markup=False, highlight=False)
+            else:
+                name = f"{path.stem}.png"
+                while name in names:
+                    name = f"{name.removesuffix('.png')}-{number + 1}.png"
+                names.add(name)
+                buffer = io.BytesIO()
+                draw(image, found).save(buffer, format="PNG")
+                write_whole(out / name, buffer.getvalue())
+                boxes = [{"class": each.name, "score": round(each.score, 4), "box": each.box} for each in found]
+                rows.append(
+                    {"image": str(path), "drawn": name, "width": image.width, "height": image.height, "boxes": boxes}
+                )
+            heard((number + 1) / len(images))
+    if rows:
+        write_whole(out / "detections.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    for row in rows:
+        told = ", ".join(f"{box['class']} {box['score']:.2f}" for box in row["boxes"]) or "nothing"
+        console.print(f"{row['image']}: {told}", soft_wrap=True, highlight=False, markup=False)
+    if rows:
+        console.print(f"Drawn images and detections.json: {out}", soft_wrap=True)
+    if bad:
+        raise typer.Exit(1)
 
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -43,7 +43,7 @@ class Section:
             usual = len({config.seed for config in self.experiment.configs(self.preset, None, *_given(source))})
             options = f" --seeds {seeds}" if seeds != usual else ""
             if source:
-                options += f" --root DEVKIT --backbone {source['backbone']} --weights FILE --train {source['train']}"
+                options += f" --root DEVKIT --weights FILE {self.experiment.options(source)}"
             found.append(f"directloss reproduce {self.experiment.name} --preset {self.preset}{options}")
         return found
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .networks import Networks
 
-__all__ = ["OPTIMIZERS", "accumulate", "fine_tune", "train"]
+__all__ = ["OPTIMIZERS", "accumulate", "fine_tune", "passes", "train", "with_positives"]
 
 Step = Callable[[Tensor, Tensor], Tensor]
 """Gradient and weight decay to the move that the step size scales; without a graph."""
@@ -23,25 +23,25 @@ def train(
     weight_decays: Tensor,
     iterations: int,
     optimizer: str = "adamw",
-    batch: int | None = None,
-    generator: torch.Generator | None = None,
+    batches: Iterator[Tensor | None] | None = None,
     after: Callable[[int], object] = lambda iteration: None,
 ) -> Tensor:
     """Train every network with its own step size and weight decay; the whole set is one batch by default.
 
-    The loss maps scores (networks, items) and target (items,) to one value a network. Calls `after` with the number of
-    finished iterations. Returns for every network the share of iterations whose gradient was dead: zero at every score.
-    A network whose scores are no longer finite stays as it is. Optimizers: "adamw"; or "momentum", which is gradient
-    descent with momentum 0.9 where step sizes count in lengths of a network's first gradient, so that one grid of them
-    serves losses of any scale.
+    `batches` says which items an iteration sees, None: all of them; see `passes` and `with_positives`. The loss maps
+    scores (networks, items) and target (items,) to one value a network. Calls `after` with the number of finished
+    iterations. Returns for every network the share of iterations whose gradient was dead: zero at every score. A
+    network whose scores are no longer finite stays as it is. Optimizers: "adamw"; or "momentum", which is gradient
+    descent with momentum 0.9 where step sizes count in lengths of a network's first gradient, so that one grid of
+    them serves losses of any scale.
     """
     weights = networks.weights
     rate, decay = learning_rates.unsqueeze(1), weight_decays.unsqueeze(1)
     step = OPTIMIZERS[optimizer](weights)
     dead = torch.zeros(len(weights))
-    chosen = _batches(len(target), batch, generator)
+    batches = batches or passes(len(target), None, None)
     for iteration in range(1, iterations + 1):
-        items = next(chosen)
+        items = next(batches)
         scores = networks(inputs if items is None else inputs[items])
         labels = target if items is None else target[items]
         finite = scores.detach().isfinite().all(dim=1, keepdim=True)
@@ -85,7 +85,7 @@ def _momentum(weights: Tensor) -> Step:
 OPTIMIZERS: dict[str, Callable[[Tensor], Step]] = {"adamw": _adamw, "momentum": _momentum}
 
 
-def _batches(items: int, batch: int | None, generator: torch.Generator | None) -> Iterator[Tensor | None]:
+def passes(items: int, batch: int | None, generator: torch.Generator | None) -> Iterator[Tensor | None]:
     """Without end: the whole set as None, or pass after pass in random order, in batches; a rest is left out."""
     while batch is None or batch >= items:
         yield None
@@ -93,6 +93,21 @@ def _batches(items: int, batch: int | None, generator: torch.Generator | None) -
         order = torch.randperm(items, generator=generator)
         for start in range(0, items - batch + 1, batch):
             yield order[start : start + batch]
+
+
+def with_positives(target: Tensor, batch: int, share: float, generator: torch.Generator | None) -> Iterator[Tensor]:
+    """Without end: batches drawn at random, with replacement, of which the given share is positive."""
+    positives, negatives = (which.nonzero().squeeze(1) for which in (target, ~target))
+    if not len(positives) or not len(negatives):
+        lacking = "negatives" if len(positives) else "positives"
+        raise ValueError(f"A batch needs positives and negatives; the target has no {lacking}.")
+    wanted = min(max(round(share * batch), 1), batch - 1)
+    while True:
+        drawn = (
+            which[torch.randint(len(which), (count,), generator=generator)]
+            for which, count in ((positives, wanted), (negatives, batch - wanted))
+        )
+        yield torch.cat(list(drawn))
 
 
 def accumulate(

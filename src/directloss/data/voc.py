@@ -18,13 +18,17 @@ from .downloads import check, download, unpack
 
 __all__ = [
     "ACTIONS",
+    "CLASSES",
     "Actions",
     "DevkitError",
+    "Scene",
+    "Thing",
     "fetch_voc2012",
     "find_devkit",
     "is_there",
     "read_actions",
     "read_image",
+    "read_scenes",
     "verify",
 ]
 
@@ -41,6 +45,12 @@ ACTIONS = {
     "walking": "walking",
 }
 """The ten actions in the paper's order: as in file names, and in words."""
+
+CLASSES = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
+    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
+)  # fmt: skip
+"""What the detection task is to find."""
 
 ARCHIVE = "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/VOCtrainval_11-May-2012.tar"
 ARCHIVE_MD5 = "6cd6e144f989b92b3379bac3b3de84fd"
@@ -138,18 +148,56 @@ def read_actions(root: Path, part: str = "trainval") -> Actions:
         for number in numbers:
             if not 1 <= number <= len(objects):
                 raise DevkitError(f"{annotation} has {len(objects)} objects; the lists ask for number {number}.")
-            what, box = objects[number - 1]
-            if what != "person":
-                raise DevkitError(f"{annotation}: object {number} is no person but {what!r}.")
-            boxes[index[image, number]] = torch.tensor(box)
-        paths[image] = devkit / "JPEGImages" / f"{image}.jpg"
-        if not paths[image].is_file():
-            raise DevkitError(f"{paths[image]} is missing.")
+            found = objects[number - 1]
+            if found.name != "person":
+                raise DevkitError(f"{annotation}: object {number} is no person but {found.name!r}.")
+            boxes[index[image, number]] = torch.tensor(found.box)
+        paths[image] = _image_of(devkit, image)
     tensors = {}
     for action, found in labels.items():
         tensors[action] = torch.zeros(len(index), dtype=torch.int8)
         tensors[action][[index[person] for person in found]] = torch.tensor(list(found.values()), dtype=torch.int8)
     return Actions(tuple(image for image, _ in index), boxes, tensors, paths)
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object in an image."""
+
+    name: str
+    box: tuple[float, float, float, float]
+    """Left, top, right, bottom as annotated: pixels from 1, both ends inside."""
+    difficult: bool
+    """Neither to be found nor to be held against a detector."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An image of the detection task, and what it shows of the twenty classes."""
+
+    name: str
+    path: Path
+    things: tuple[Thing, ...]
+
+
+def read_scenes(root: Path, part: str) -> list[Scene]:
+    """The images on the official list of a part of the detection task, and what they show."""
+    devkit = find_devkit(root)
+    path = devkit / "ImageSets" / "Main" / f"{part}.txt"
+    found = []
+    for name in dict.fromkeys(name for (name,) in _rows(path, 1)):
+        things = _objects(devkit / "Annotations" / f"{name}.xml")
+        found.append(Scene(name, _image_of(devkit, name), tuple(thing for thing in things if thing.name in CLASSES)))
+    if not found:
+        raise DevkitError(f"{path} names no image.")
+    return found
+
+
+def _image_of(devkit: Path, name: str) -> Path:
+    path = devkit / "JPEGImages" / f"{name}.jpg"
+    if not path.is_file():
+        raise DevkitError(f"{path} is missing.")
+    return path
 
 
 PATTERNS = (
@@ -184,8 +232,8 @@ def _bytes(path: Path, at_most: int | None = None) -> bytes:
         raise DevkitError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _objects(path: Path) -> list[tuple[str, tuple[float, float, float, float]]]:
-    """What an annotation shows, and its boxes, in its order."""
+def _objects(path: Path) -> list[Thing]:
+    """What an annotation shows, in its order."""
     from xml.etree.ElementTree import ParseError
 
     from defusedxml import DefusedXmlException
@@ -197,16 +245,17 @@ def _objects(path: Path) -> list[tuple[str, tuple[float, float, float, float]]]:
         if isinstance(error, DevkitError):
             raise
         raise DevkitError(f"{path} is no annotation: {type(error).__name__}: {error}") from None
-    boxes = []
+    things = []
     for found in tree.findall("object"):
         try:
             left, top, right, bottom = (float(_text(found, f"bndbox/{k}")) for k in ("xmin", "ymin", "xmax", "ymax"))
         except (TypeError, ValueError):
-            raise DevkitError(f"{path}: object {len(boxes) + 1} has no box of four numbers.") from None
+            raise DevkitError(f"{path}: object {len(things) + 1} has no box of four numbers.") from None
         if not (-1e6 < left <= right < 1e6 and -1e6 < top <= bottom < 1e6):
-            raise DevkitError(f"{path}: the box {left, top, right, bottom} of object {len(boxes) + 1} is empty .")
-        boxes.append((_text(found, "name"), (left, top, right, bottom)))
-    return boxes
+            raise DevkitError(f"{path}: the box {left, top, right, bottom} of object {len(things) + 1} is empty.")
+        difficult = _text(found, "difficult").strip() == "1"
+        things.append(Thing(_text(found, "name"), (left, top, right, bottom), difficult))
+    return things
 
 
 def _text(element: Any, path: str) -> str:

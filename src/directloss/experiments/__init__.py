@@ -1,11 +1,11 @@
 """Experiments: one file a table or figure of the paper, and those that answer a question it leaves."""
 
-from . import actions, label_noise, separable, synthetic
+from . import actions, detection, label_noise, separable, synthetic
 from .experiment import Experiment
 
 __all__ = ["EXPERIMENTS"]
 
 EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT for module in (synthetic, label_noise, separable, actions)
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (synthetic, label_noise, separable, actions, detection)
 }
 """By name, for the command line, the report and the tests."""

@@ -4,21 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..data.downloads import check, download
 from ..data.label_noise import flip_labels
 from ..data.voc import ACTIONS, read_actions
-from ..files import cache_folder
 from ..networks import Heads
-from ..vision.backbones import BACKBONES, load_weights
-from ..vision.features import compute, keep_labels, keep_weights, kept_labels, kept_weights, open_kept
+from ..vision.backbones import BACKBONES, find_weights, load_weights
+from ..vision.features import compute, keep_labels, keep_weights, kept_labels, kept_weights
+from ..vision.kept import open_kept
 from .actions_summary import COSTLY, PAPER, summarise
-from .experiment import Experiment
+from .experiment import Experiment, Options
 from .fine_tuning import tune
 from .sweep import Setting, grid, sweep
 
@@ -73,32 +71,21 @@ class Config:
 
 
 def prepare(
-    root: Path,
-    backbone: str,
-    weights: Path | None,
-    train: str,
-    say: Callable[[str], Callable[[float], object]] = lambda text: lambda share: None,
+    options: Options, say: Callable[[str], Callable[[float], object]] = lambda text: lambda share: None
 ) -> tuple[Source, list[str]]:
     """Read the devkit, fetch weights if none are given, compute features that are not kept yet.
 
     `say` gets what is being done and returns what hears the finished share. Returns also what a person should know.
     """
-    if backbone not in BACKBONES:
-        raise ValueError(f"There is no backbone {backbone!r}. There are: {', '.join(BACKBONES)}.")
+    train, backbone = options.train, options.backbone
     if train not in TRAINED:
         raise ValueError(f"--train {train!r} is unknown. What can train: {', '.join(TRAINED)}.")
-    if weights is None:
-        official = BACKBONES[backbone].official
-        weights = cache_folder() / "weights" / official.address.rsplit("/", 1)[-1]
-        if weights.exists():
-            check(weights, "sha256", official.sha256)
-        else:
-            download(official.address, weights, "sha256", official.sha256, say(f"weights of {backbone}"))
+    weights = find_weights(backbone, options.weights, say)
     missing = load_weights(BACKBONES[backbone](), weights)
     notes = (
         [f"{weights.name} lacks {', '.join(missing)}: these start at random."] if missing and train != "head" else []
     )
-    actions = read_actions(root)
+    actions = read_actions(options.root)
     provenance = actions.provenance(say("reading images"))
     kind = TRAINED[train]
     features = compute(actions, kind, backbone, weights, provenance, say(f"{kind} of {len(actions)} boxes"))
@@ -228,4 +215,5 @@ EXPERIMENT = Experiment(
     run=run,
     summarise=summarise,
     prepare=prepare,
+    options=lambda source: f"--backbone {source['backbone']} --train {source['train']}",
 )

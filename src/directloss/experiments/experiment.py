@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Claim", "Comparison", "Experiment", "Figure", "Record", "Run", "Summary", "Table"]
+__all__ = ["Claim", "Comparison", "Experiment", "Figure", "Options", "Record", "Run", "Summary", "Table"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,28 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Options:
+    """What a command asks for of an experiment on real data."""
+
+    preset: str
+    root: Path
+    backbone: str = "squeezenet"
+    weights: Path | None = None
+    """None: fetch them."""
+    train: str = "head"
+    features: str = "pooled"
+    images: int = 500
+    """Of the lists for training and for testing, at most; 0: all."""
+    boxes: int = 2000
+    """Proposals of an image, at most."""
+    positive: float = 0.5
+    """Overlap with an object from which a box is on it."""
+    negative: float = 0.3
+    """Overlap below which it is not."""
+    batch: int = 512
+
+
+@dataclass(frozen=True)
 class Experiment:
     """An experiment of the paper, or one beside it."""
 
@@ -97,6 +120,10 @@ class Experiment:
     run: Callable[[Any, Callable[[float], object]], dict[str, Any]]
     """Run one configuration; the second argument hears the finished share. A pure function of the configuration."""
     summarise: Callable[[Sequence[Run]], Summary]
-    prepare: Callable[..., Any] | None = None
-    """From a folder of data, a backbone, its weights and what of it to train, to a frozen dataclass of plain values,
-    the `source` of configurations, and what a person should know; none if an experiment makes its own data."""
+    prepare: Callable[[Options, Callable[[str], Callable[[float], object]]], tuple[Any, list[str]]] | None = None
+    """From what was asked for, and what hears of steps, to a frozen dataclass of plain values, the `source` of
+    configurations, and what a person should know; none if an experiment makes its own data."""
+    options: Callable[[dict[str, Any]], str] = lambda source: ""
+    """What to ask for on the command line, beside root and weights, to get this source."""
+    export: Callable[[Sequence[Run], Path], list[Path]] | None = None
+    """Write what the runs made and people can use into a folder; return what was written."""

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ..networks import Networks
 from ..tasks.average_precision import AveragePrecision
-from ..training import train
+from ..training import passes, train
 from .methods import METHODS
 
-__all__ = ["Choice", "Setting", "average_precisions", "checkpoints", "choose", "grid", "sweep"]
+__all__ = ["Choice", "Setting", "average_precisions", "checkpoints", "choose", "grid", "losses", "sweep"]
 
 CHECKPOINTS = 20
 
@@ -70,15 +70,6 @@ def sweep(
     With `averaging`, AP is that of the running mean of the weights, in which an iteration counts so much less than the
     next one; training itself goes on as without.
     """
-    loss = METHODS[method].loss
-    strengths = sorted({setting.strength for setting in settings})
-    rows = [[k for k, setting in enumerate(settings) if setting.strength == strength] for strength in strengths]
-    back = torch.tensor([k for row in rows for k in row]).argsort()
-
-    def losses(scores: Tensor, target: Tensor) -> Tensor:
-        parts = [loss(scores[row], target, strength) for row, strength in zip(rows, strengths, strict=True)]
-        return torch.cat(parts)[back]
-
     moments = checkpoints(iterations)
     curves: dict[str, Any] = {"iterations": [], **{name: [] for name in sets}}
 
@@ -104,12 +95,27 @@ def sweep(
 
     checkpoint(0)
     dead = train(
-        networks, losses, *sets["train"],
+        networks, losses(method, settings), *sets["train"],
         learning_rates=torch.tensor([setting.learning_rate for setting in settings]),
         weight_decays=torch.tensor([setting.weight_decay for setting in settings]),
-        iterations=iterations, optimizer=optimizer, batch=batch, generator=generator, after=checkpoint,
+        iterations=iterations, optimizer=optimizer, after=checkpoint,
+        batches=passes(len(sets["train"][1]), batch, generator),
     )  # fmt: skip
     return {**curves, "dead": [round(share, 6) for share in dead.tolist()]}
+
+
+def losses(method: str, settings: Sequence[Setting]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The method's loss of scores (settings, items), each row with the strength of its setting."""
+    loss = METHODS[method].loss
+    strengths = sorted({setting.strength for setting in settings})
+    rows = [[k for k, setting in enumerate(settings) if setting.strength == strength] for strength in strengths]
+    back = torch.tensor([k for row in rows for k in row]).argsort()
+
+    def of(scores: Tensor, target: Tensor) -> Tensor:
+        parts = [loss(scores[row], target, strength) for row, strength in zip(rows, strengths, strict=True)]
+        return torch.cat(parts)[back]
+
+    return of
 
 
 def average_precisions(scores: Tensor, target: Tensor) -> list[float]:

@@ -6,6 +6,7 @@ A backbone is a trunk, the convolutions, and a top, what stands between these an
 import io
 import zipfile
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["BACKBONES", "AlexNet", "Backbone", "Official", "SqueezeNet", "WeightsError", "load_weights"]
+from ..data.downloads import check, download
+from ..files import cache_folder
+
+__all__ = [
+    "BACKBONES",
+    "AlexNet",
+    "Backbone",
+    "Official",
+    "SqueezeNet",
+    "WeightsError",
+    "find_weights",
+    "load_weights",
+]
 
 
 class WeightsError(ValueError):
@@ -34,6 +47,12 @@ class Backbone(nn.Module, ABC):
     official: Official
     width: int
     """Of what the top returns."""
+    stride: int
+    """Pixels of the image from one pixel of the maps to the next."""
+    offset: float
+    """Where in the image the first pixel of the maps begins, if each is centred on what it sees."""
+    cells: int
+    """A box of maps is pooled to so many rows and columns of cells."""
 
     @abstractmethod
     def trunk(self, crops: Tensor) -> Tensor:
@@ -51,12 +70,17 @@ class Backbone(nn.Module, ABC):
     def pooled(self, crops: Tensor) -> Tensor:
         """Features for a head on a frozen backbone, (items, features): the trunk's maps, pooled."""
 
+    @abstractmethod
+    def maps(self, images: Tensor) -> Tensor:
+        """Of images of any size, normalised: the trunk's last maps of fine grain, for boxes to be pooled from."""
+
 
 class AlexNet(Backbone):
     """Krizhevsky's network as torchvision has it (one tower)."""
 
     official = Official("https://download.pytorch.org/models/alexnet-owt-7be5be79.pth", "7be5be79")
     width = 4096
+    stride, offset, cells = 16, 7.5, 6
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,6 +113,10 @@ class AlexNet(Backbone):
         """Pool5."""
         return self.trunk(crops)
 
+    def maps(self, images: Tensor) -> Tensor:
+        """Conv5."""
+        return self.features[:-1](images)
+
 
 class Fire(nn.Module):
     """Squeeze to few channels, expand with 1×1 and 3×3 filters."""
@@ -110,6 +138,7 @@ class SqueezeNet(Backbone):
 
     official = Official("https://download.pytorch.org/models/squeezenet1_0-b66bff10.pth", "b66bff10")
     width = 1000
+    stride, offset, cells = 16, 9.5, 3
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,11 +167,30 @@ class SqueezeNet(Backbone):
 
     def pooled(self, crops: Tensor) -> Tensor:
         """Fire9, in a grid of 3×3."""
-        return nn.functional.adaptive_avg_pool2d(self.trunk(crops), 3).flatten(1)
+        return nn.functional.adaptive_avg_pool2d(self.trunk(crops), self.cells).flatten(1)
+
+    def maps(self, images: Tensor) -> Tensor:
+        """Fire9."""
+        return self.features(images)
 
 
 BACKBONES: dict[str, type[Backbone]] = {"alexnet": AlexNet, "squeezenet": SqueezeNet}
 """By name, for the command line."""
+
+
+def find_weights(backbone: str, given: Path | None, say: Callable[[str], Callable[[float], object]]) -> Path:
+    """The file of a backbone's weights: the given one, or torchvision's, which is fetched once."""
+    if backbone not in BACKBONES:
+        raise ValueError(f"There is no backbone {backbone!r}. There are: {', '.join(BACKBONES)}.")
+    if given is not None:
+        return given
+    official = BACKBONES[backbone].official
+    path = cache_folder() / "weights" / official.address.rsplit("/", 1)[-1]
+    if path.exists():
+        check(path, "sha256", official.sha256)
+    else:
+        download(official.address, path, "sha256", official.sha256, say(f"weights of {backbone}"))
+    return path
 
 
 def load_weights(backbone: Backbone, path: Path) -> list[str]:

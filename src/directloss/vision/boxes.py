@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from ..kernels import boxes as kernels
 
-__all__ = ["Floats", "overlaps", "suppress"]
+__all__ = ["Floats", "Integers", "labelled", "overlaps", "suppress"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -13,6 +13,7 @@ Integers = NDArray[np.int64]
 
 def overlaps(boxes: Floats, others: Floats) -> Floats:
     """Intersection over union of every box (n, 4) with every other (m, 4)."""
+    boxes, others = np.asarray(boxes, dtype=np.float64), np.asarray(others, dtype=np.float64)
     sides = []
     for low, high in ((0, 2), (1, 3)):
         start = np.maximum(boxes[:, None, low], others[None, :, low])
@@ -24,6 +25,18 @@ def overlaps(boxes: Floats, others: Floats) -> Floats:
 
 def _areas(boxes: Floats) -> Floats:
     return (boxes[:, 2] - boxes[:, 0] + 1) * (boxes[:, 3] - boxes[:, 1] + 1)
+
+
+def labelled(
+    boxes: Floats, objects: Floats, difficult: NDArray[np.bool_], positive: float, negative: float
+) -> NDArray[np.int8]:
+    """Labels of boxes for one class: 1 on an object, −1 away from all, 0 not to be used.
+
+    A box is on an object that it overlaps by at least `positive`, and away if it overlaps all by less than `negative`.
+    One that is only on a difficult object, or near it, is not used.
+    """
+    hard, easy = (overlaps(boxes, objects[which]).max(axis=1, initial=0.0) for which in (difficult, ~difficult))
+    return np.where(easy >= positive, 1, np.where(np.maximum(easy, hard) < negative, -1, 0)).astype(np.int8)
 
 
 def suppress(images: Integers, boxes: Floats, scores: Floats, overlap: float) -> Integers:

@@ -1,7 +1,7 @@
 """Boxes that may hold something: selective search (Uijlings et al., 2013), fast mode, as R-CNN uses it.
 
-OpenCV draws the order of its boxes from the C library's random numbers, so these are seeded before every image. What was
-found is kept per image, under a key of the image's bytes.
+OpenCV draws the order of its boxes from the C library's random numbers, so these are seeded before every image. What
+was found is kept per image, under a key of the image's bytes.
 """
 
 import ctypes
@@ -73,14 +73,14 @@ def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
     searching = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
     searching.setBaseImage(np.ascontiguousarray(np.asarray(small)[:, :, ::-1]))
     searching.switchToSelectiveSearchFast()
-    left, top, width, height = searching.process().T
+    left, top, width, height = np.asarray(searching.process()).reshape(-1, 4).T
     large = (width >= SMALLEST) & (height >= SMALLEST)
     edges = np.stack([left, top, left + width, top + height], axis=1)[large]
     if grow > 1:
         edges = (edges * np.tile(np.divide(image.size, small.size), 2)).round()
-    boxes = edges.astype(np.int32) + [1, 1, 0, 0]
+    boxes = edges.astype(np.int32) + np.array([1, 1, 0, 0], dtype=np.int32)
     _, first = np.unique(boxes, axis=0, return_index=True)
-    return boxes[np.sort(first)].astype(np.int32) if len(boxes) else whole
+    return boxes[np.sort(first)] if len(boxes) else whole
 
 
 def proposals(

@@ -1,0 +1,269 @@
+"""What runs on VOC2012 detection say: the paper's Table 2 beside ours, class by class, curves and pictures."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import Any
+
+from ..data.voc import CLASSES
+from .detection_pictures import gallery
+from .experiment import Claim, Comparison, Figure, Record, Run, Summary, Table
+from .figures import Series, bars, lines, series
+from .summary import Outcomes, cell, choices_table, claim, compare, noise_table, records
+from .sweep import Choice
+
+__all__ = ["PAPER", "RULES", "summarise"]
+
+PAPER: dict[str, dict[float, float]] = {
+    "x-ent": {0.0: 0.456},
+    "hinge-AP": {0.0: 0.476, 0.2: 0.0},
+    "pos-AP": {0.0: 0.485, 0.2: 0.403},
+}
+"""Mean AP of twenty classes in the paper's Table 2, by method and share of flipped training labels."""
+
+RULES = ("settings by class", "one setting for all classes")
+RULES_NOTE = (
+    "Settings are chosen by AP on clean images held out from the training list: for every class by itself, or one for "
+    "all classes by the mean of their AP."
+)
+
+
+def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """The runs by what was asked for, and, where that is not all, by data and weights."""
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        source = run.config["source"]
+        images = f"{source['images']} images" if source["images"] else "all images"
+        name = f"{source['backbone']}, {source['features']}, {images}, {source['boxes']} boxes"
+        name += f", batches of {source['batch']}"
+        if (source["positive"], source["negative"]) != (0.5, 0.3):
+            name += f", overlaps {source['positive']:g} and {source['negative']:g}"
+        digest = hashlib.sha256("".join(source["keys"]).encode()).hexdigest()[:6]
+        found.setdefault((name, digest), []).append(run)
+    names = [name for name, _ in found]
+    return {
+        name if names.count(name) == 1 else f"{name} (data and weights {digest})": some
+        for (name, digest), some in found.items()
+    }
+
+
+def summarise(runs: Sequence[Run]) -> Summary:
+    """Every set-up."""
+    parts = [_SetUp(name, some) for name, some in _set_ups(runs).items()]
+    tables = [_table_2(parts), *(table for part in parts for table in part.tables())]
+    return Summary(
+        [record for part in parts for record in part.records()],
+        [one for part in parts for one in part.claims()],
+        tables,
+        lambda: [figure for part in parts for figure in part.figures()],
+    )
+
+
+def _table_2(parts: Sequence["_SetUp"]) -> Table:
+    levels = sorted(PAPER["pos-AP"])
+    rows = [
+        [f"{method}, the paper", *(f"{row[noise]:.3f}" if noise in row else "–" for noise in levels)]
+        for method, row in PAPER.items()
+    ]
+    for part in parts:
+        for rule in RULES:
+            variant = f"{part.name}: {rule}"
+            for method in part.methods:
+                cells = [cell(part.means.get((variant, noise, method), {}).values()) for noise in levels]
+                rows.append([f"{method}, {variant}", *cells])
+    header = ["mean AP of the classes", *(f"{noise:.0%}" for noise in levels)]
+    classes = sorted({len(part.categories) for part in parts})
+    note = (
+        f"Share of flipped training labels; mean ± standard deviation over seeds of the mean over "
+        f"{' or '.join(map(str, classes)) or 'no'} classes. {RULES_NOTE}"
+    )
+    return Table("Table 2 of the paper, and ours", header, rows, note)
+
+
+class _SetUp:
+    """All runs on one source."""
+
+    def __init__(self, name: str, runs: Sequence[Run]) -> None:
+        self.name = name
+        self.runs = runs
+        self.categories = [of for of in CLASSES if any(run.config["category"] == of for run in runs)]
+        self.levels = sorted({run.config["noise"] for run in runs})
+        there = {run.config["method"] for run in runs}
+        self.methods = [method for method in PAPER if method in there]
+        self.pairs: Outcomes = {}
+        """Test AP by rule, noise and method, of every class and seed."""
+        for run in runs:
+            key = f"{name}: {RULES[0]}", run.config["noise"], run.config["method"]
+            at = run.config["category"], run.config["seed"]
+            self.pairs.setdefault(key, {})[at] = run.result["test"][run.result["chosen"]]
+        for noise, method, seed in dict.fromkeys(
+            (r.config["noise"], r.config["method"], r.config["seed"]) for r in runs
+        ):
+            some = [
+                r for r in runs if (r.config["noise"], r.config["method"], r.config["seed"]) == (noise, method, seed)
+            ]
+            if len(some) == len(self.categories):
+                held_out = [fmean(values) for values in zip(*(run.result["held out"] for run in some), strict=True)]
+                best = max(range(len(held_out)), key=held_out.__getitem__)
+                for run in some:
+                    by_pair = self.pairs.setdefault((f"{name}: {RULES[1]}", noise, method), {})
+                    by_pair[run.config["category"], seed] = run.result["test"][best]
+        self.means: Outcomes = {}
+        """Their mean over classes by seed, of seeds that have all of them."""
+        for key, values in self.pairs.items():
+            for seed in sorted({seed for _, seed in values}):
+                if all((of, seed) in values for of in self.categories):
+                    self.means.setdefault(key, {})[seed] = fmean(values[of, seed] for of in self.categories)
+
+    def _of(self, category: str) -> Outcomes:
+        """Of one class, by seed."""
+        found: Outcomes = {}
+        for key, values in self.pairs.items():
+            for (of, seed), value in values.items():
+                if of == category:
+                    found.setdefault(key, {})[seed] = value
+        return found
+
+    def records(self) -> list[Record]:
+        """The mean over classes, every class, and differences of pos-AP to every other method."""
+        found = records("detection", "test_ap", self.means)
+        for category in self.categories:
+            of_class = records("detection", "test_ap", self._of(category))
+            found += [record._replace(class_=category) for record in of_class]
+        for variant, noise, other in self.pairs:
+            for one in compare(self.pairs, variant, noise, "pos-AP", other, other) if other != "pos-AP" else []:
+                numbers = round(one.mean, 6), round(one.error * one.n**0.5, 6), one.n
+                found.append(Record("detection", other, noise, variant, None, "pos-AP_minus_this", *numbers))
+        return found
+
+    def claims(self) -> list[Claim]:
+        """What the paper's Table 2 says, by rule of choosing."""
+        found = []
+        for rule in RULES:
+            variant = f"{self.name}: {rule}"
+            for says, pairs in (
+                ("On clean labels pos-AP is ahead of hinge-AP, and both of x-ent", CLEAN),
+                ("With 20 % flipped labels pos-AP is ahead of hinge-AP", (("pos-AP", "hinge-AP", 0.2),)),
+                ("(ours) With 20 % flipped labels pos-AP is ahead of x-ent", (("pos-AP", "x-ent", 0.2),)),
+            ):
+                compared = [
+                    one for ahead, behind, noise in pairs for one in self._compare(variant, ahead, behind, noise)
+                ]
+                found.append(claim(f"{says} ({variant}).", compared, len(pairs)))
+            collapse = self.means.get((variant, 0.2, "hinge-AP"), {})
+            both = {
+                (variant, 0.2, "a tenth of its AP on clean labels"): {
+                    seed: value / 10 for seed, value in self.means.get((variant, 0.0, "hinge-AP"), {}).items()
+                },
+                (variant, 0.2, "hinge-AP"): collapse,
+            }
+            compared = compare(
+                both, variant, 0.2, "a tenth of its AP on clean labels", "hinge-AP", "a tenth − hinge-AP"
+            )
+            says = "With 20 % flipped labels hinge-AP collapses: less than a tenth of its AP on clean ones is left"
+            found.append(claim(f"{says} ({variant}).", compared, 1))
+        return found
+
+    def _compare(self, variant: str, ahead: str, behind: str, noise: float) -> list[Comparison]:
+        """Over classes and seeds; none where a class is missing or there are fewer than three seeds."""
+        both = [self.pairs.get((variant, noise, method), {}).keys() for method in (ahead, behind)]
+        seeds = {seed for _, seed in both[0]}
+        if len(seeds) < 3 or both[0] != both[1] or len(both[0]) != len(seeds) * len(self.categories):
+            return []
+        return compare(self.pairs, variant, noise, ahead, behind, f"{ahead} − {behind} at {noise:.0%}")
+
+    def tables(self) -> list[Table]:
+        """Means by rule; classes by noise level; the data; what was chosen."""
+        note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE}"
+        found = [
+            noise_table(
+                f"Share of flipped training labels: {self.name}: {rule}", self.means, variant, self.methods, note
+            )
+            for rule in RULES
+            if any(key[0] == (variant := f"{self.name}: {rule}") for key in self.means)
+        ]
+        for noise in self.levels:
+            variant = f"{self.name}: {RULES[0]}"
+            rows = [
+                [category, *(cell(self._of(category).get((variant, noise, m), {}).values()) for m in self.methods)]
+                for category in self.categories
+            ]
+            rows.append(["mean", *(cell(self.means.get((variant, noise, m), {}).values()) for m in self.methods)])
+            found.append(Table(f"Class by class, {noise:.0%} flipped: {variant}", ["class", *self.methods], rows))
+        found.append(self._data_table())
+        chosen = choices_table(f"Settings chosen: {self.name}", self.runs, lambda r: Choice(0, (r.result["chosen"],)))
+        return [*found, chosen]
+
+    def _data_table(self) -> Table:
+        rows = []
+        for category in self.categories:
+            result = next(run.result for run in self.runs if run.config["category"] == category)
+            objects, boxes = result["objects"].values(), result["training"].values()
+            rows.append([category, *map(str, (*objects, *boxes)), f"{result['recall']:.3f}"])
+        header = ["class", "objects: train", "held out", "test", "boxes: positive", "negative", "recall of proposals"]
+        note = (
+            "Objects that are not difficult, by images; boxes that train, before labels are flipped; share of the "
+            "test images' objects that some proposal overlaps by half or more."
+        )
+        return Table(f"The data: {self.name}", header, rows, note)
+
+    def figures(self) -> list[Figure]:
+        """Precision against recall, AP by class, and detections of the best, the middle and the worst class."""
+        stem = "detection-" + "".join(c if c.isalnum() else "-" for c in self.name).replace("--", "-")
+        found = []
+        for noise in self.levels:
+            title = f"{noise:.0%} flipped: precision against recall, mean of the classes, {self.name}"
+            found.append(self._precision(f"{stem}-mean-{100 * noise:.0f}", title, noise, self.categories))
+        variant = f"{self.name}: {RULES[0]}"
+        for noise in self.levels:
+            groups = {
+                method: {
+                    of: fmean(values.values()) for of in self.categories if (values := self._values(of, noise, method))
+                }
+                for method in self.methods
+            }
+            title = f"{noise:.0%} flipped: AP by class, {variant}"
+            found.append(bars(f"{stem}-classes-{100 * noise:.0f}", title, groups, "AP on the test images"))
+        for category in self._looked_at():
+            for noise in self.levels:
+                title = f"{category}, {noise:.0%} flipped: precision against recall, {self.name}"
+                found.append(self._precision(f"{stem}-{category}-{100 * noise:.0f}", title, noise, [category]))
+            for run in self.runs:
+                asked = run.config["category"], run.config["method"], run.config["noise"]
+                if asked == (category, "pos-AP", 0.0) and run.result["pictures"]:
+                    title = (
+                        f"{category}, pos-AP on clean labels: the best detections (highest scores that are right, "
+                        "blue) and the worst (highest scores that are wrong, red); dashed: objects of the class"
+                    )
+                    found.append(gallery(f"{stem}-{category}-pictures", title, run.result["pictures"]))
+        return found
+
+    def _values(self, category: str, noise: float, method: str) -> dict[Any, float]:
+        return self._of(category).get((f"{self.name}: {RULES[0]}", noise, method), {})
+
+    def _looked_at(self) -> list[str]:
+        """The classes with the highest, the median and the lowest AP of pos-AP on clean labels."""
+        ranked = sorted(
+            (of for of in self.categories if self._values(of, 0.0, "pos-AP")),
+            key=lambda of: -fmean(self._values(of, 0.0, "pos-AP").values()),
+        )
+        return list(dict.fromkeys([ranked[0], ranked[len(ranked) // 2], ranked[-1]])) if ranked else []
+
+    def _precision(self, name: str, title: str, noise: float, categories: Sequence[str]) -> Figure:
+        """Mean precision of classes at each recall, with its spread over seeds."""
+        curves: dict[str, Series] = {}
+        for method in self.methods:
+            by_seed: dict[int, list[list[float]]] = {}
+            for run in self.runs:
+                if (run.config["method"], run.config["noise"]) == (method, noise) and run.config[
+                    "category"
+                ] in categories:
+                    by_seed.setdefault(run.config["seed"], []).append(run.result["precision"])
+            whole = [rows for rows in by_seed.values() if len(rows) == len(categories)]
+            if whole:
+                points = {k / 100: [fmean(row[k] for row in rows) for rows in whole] for k in range(101)}
+                curves[method] = series(points)
+        return lines(name, title, curves, "recall", "precision")
+
+
+CLEAN = (("pos-AP", "hinge-AP", 0.0), ("pos-AP", "x-ent", 0.0), ("hinge-AP", "x-ent", 0.0))
