@@ -20,6 +20,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "tasks": 3,
     "loss": 4,
     "files": 0,
+    "processes": 0,
     "networks": 0,
     "data": 5,
     "vision": 6,
@@ -33,7 +34,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "__init__": 11,
 }
 CORE = {"checks", "kernels", "operators", "update", "task", "enumeration", "tasks", "loss", "__init__"}
-EXTRAS = {"sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml"}
+EXTRAS = {"sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "cv2"}
 
 
 def modules():

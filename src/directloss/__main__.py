@@ -14,7 +14,7 @@ def main() -> None:
 
         app()
     except ModuleNotFoundError as error:
-        if error.name not in ("PIL", "defusedxml", "joblib", "matplotlib", "ray", "rich", "typer"):
+        if error.name not in ("PIL", "cv2", "defusedxml", "joblib", "matplotlib", "ray", "rich", "typer"):
             raise
         extra = "ray" if error.name == "ray" else "experiments"
         print(f"{error.name} is missing; install it with: pip install 'directloss[{extra}]'", file=sys.stderr)

@@ -105,8 +105,9 @@ def reproduce(
         str, typer.Option(help="detection: pooled from one map an image, or warped crops (slow).")
     ] = "pooled",
     images: Annotated[
-        int, typer.Option(min=0, help="detection: of each list at most, 0: all; the quick preset has 40 in all.")
-    ] = 500,
+        int | None,
+        typer.Option(min=0, help="detection: of each list at most, 500 if not given, 0: all; quick preset: 40 in all."),
+    ] = None,
     boxes: Annotated[int, typer.Option(min=1, help="detection: proposals of an image, at most.")] = 2000,
     positive: Annotated[float, typer.Option(help="detection: overlap from which a box is on an object.")] = 0.5,
     negative: Annotated[float, typer.Option(help="detection: overlap below which it is not.")] = 0.3,

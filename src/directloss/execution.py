@@ -9,9 +9,7 @@ import logging
 import os
 import platform
 import shutil
-import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ import torch
 
 from .experiments import EXPERIMENTS
 from .experiments.experiment import Run
+from .processes import in_parallel
 from .store import plain
 
 __all__ = ["BACKENDS", "Failure", "Notes", "execute"]
@@ -126,42 +125,14 @@ def execute(
     listen(notes)
     work = [(experiment, config, notes.path(number)) for number, config in enumerate(configs)]
     try:
-        yield from (_with_ray(work, jobs, address) if backend == "ray" else _with_joblib(work, jobs))
+        if backend == "ray":
+            yield from _with_ray(work, jobs, address)
+        elif jobs == 1 or len(work) == 1:
+            yield from (_work(*arguments) for arguments in work)
+        else:
+            yield from in_parallel(_work, [(*arguments, os.getpid()) for arguments in work], jobs, in_order=False)
     finally:
         notes.close()
-
-
-@contextlib.contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Processes that start meanwhile never hear Ctrl-C, which a terminal sends to all: the parent answers it."""
-    if threading.current_thread() is not threading.main_thread():  # only there can it be said
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # children inherit that, and no other handler
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _with_joblib(work: Sequence[tuple[str, Any, str]], jobs: int) -> Iterator[Run | Failure]:
-    from joblib import Parallel, delayed, parallel_config
-    from joblib.externals.loky import get_reusable_executor
-
-    if jobs == 1 or len(work) == 1:
-        yield from (_work(*arguments) for arguments in work)
-        return
-    finished = False
-    try:
-        with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
-            parallel = Parallel(return_as="generator_unordered", batch_size=1)  # pyright: ignore[reportArgumentType]
-            with _deaf_children():
-                runs = parallel(delayed(_work)(*arguments, os.getpid()) for arguments in work)
-            yield from runs  # pyright: ignore[reportReturnType]
-        finished = True
-    finally:
-        if not finished:
-            get_reusable_executor().shutdown(wait=False, kill_workers=True)
 
 
 def _with_ray(work: Sequence[tuple[str, Any, str]], jobs: int, address: str | None) -> Iterator[Run | Failure]:

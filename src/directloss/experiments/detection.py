@@ -35,11 +35,12 @@ from .sweep import Setting, grid, losses
 __all__ = ["EXPERIMENT", "Config", "Source", "configs", "prepare", "run"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
-    "x-ent": (0.1, 1.0, 10.0, 100.0),
-    "hinge-AP": (1.0, 10.0, 100.0, 1000.0),
-    "pos-AP": (0.1, 1.0, 10.0, 100.0),
+    "x-ent": (0.01, 0.1, 1.0, 10.0, 100.0),
+    "hinge-AP": (0.1, 1.0, 10.0, 100.0, 1000.0),
+    "pos-AP": (0.01, 0.1, 1.0, 10.0, 100.0),
 }
-QUICK, QUICK_IMAGES = ("car", "cat", "person"), (24, 16)
+QUICK = ("car", "cat", "person")
+IMAGES = {"quick": 40, "paper": 500}  # of the quick preset in all, of the paper preset from each list
 SEED = 0  # of what is drawn once for all runs: images
 COMPONENTS = 512
 SAMPLE = 150  # images from which the coordinates of features come
@@ -94,10 +95,10 @@ def _check(options: Options) -> None:
         raise ValueError(
             f"Overlaps must be 0 < negative ≤ positive ≤ 1; got {options.negative} and {options.positive}."
         )
-    if options.batch < 2 or options.images < 0 or options.boxes < 1:
-        raise ValueError("--batch must be 2 or more, --images 0 or more, --boxes 1 or more.")
-    if 0 < options.images < 8:
-        raise ValueError("--images must be 8 or more, or 0 for all: a quarter of those for training is held out.")
+    if options.batch < 2 or options.boxes < 1:
+        raise ValueError("--batch must be 2 or more, --boxes 1 or more.")
+    if options.images is not None and options.images < 20 and (options.images or options.preset == "quick"):
+        raise ValueError("--images must be 20 or more, or, with --preset paper, 0 for all.")
 
 
 def prepare(
@@ -111,13 +112,17 @@ def prepare(
     weights = find_weights(options.backbone, options.weights, say)
     network = BACKBONES[options.backbone]().eval()
     load_weights(network, weights)
-    categories = QUICK if options.preset == "quick" else ()
-    counts = QUICK_IMAGES if options.preset == "quick" else (options.images, options.images)
+    asked = IMAGES[options.preset] if options.images is None else options.images
+    categories, counts = ((), (asked, asked))
+    if options.preset == "quick":
+        categories, counts = QUICK, (asked - 2 * asked // 5, 2 * asked // 5)
     known, test = (
         pick(read_scenes(options.root, part), count, categories, SEED)
         for part, count in zip(("train", "val"), counts, strict=True)
     )
-    held_out = max(1, len(known) // 4)
+    if len(known) < 4:
+        raise ValueError(f"The list of training images names {len(known)}; a quarter is held out, so 4 are needed.")
+    held_out = len(known) // 4
     scenes = [*known[:-held_out], *known[-held_out:], *test]
     parts = ["train"] * (len(known) - held_out) + ["held out"] * held_out + ["test"] * len(test)
     found = proposals([scene.path for scene in scenes], after=say(f"proposals of {len(scenes)} images"))
@@ -141,7 +146,6 @@ def prepare(
     made_by = {"backbone": options.backbone, "weights": kept_weights}
     sample = np.random.default_rng(SEED).permutation(parts.count("train"))[:SAMPLE].tolist()
     keys = compute([scene.path for scene in scenes], boxes, options.features, network, made_by, sample, COMPONENTS, say)
-    asked = sum(QUICK_IMAGES) if options.preset == "quick" else options.images
     return Source(
         options.backbone, options.features, asked, options.boxes, options.positive, options.negative,
         options.batch, (keep_images(images), *keys, kept_weights),
@@ -158,7 +162,7 @@ def configs(preset: str, seeds: int | None, source: dict[str, Any] | None = None
     """The configurations on one source; without one, to count them."""
     given = Source(**{**source, "keys": tuple(source["keys"])}) if source else None
     if preset == "paper":
-        categories, iterations, rates, decays = CLASSES, 2000, (0.003, 0.03, 0.3), (0.0, 0.01)
+        categories, iterations, rates, decays = CLASSES, 1000, (0.003, 0.03, 0.3), (0.0, 0.01, 0.1)
     else:
         categories, iterations, rates, decays = QUICK, 300, (0.03,), (0.0, 0.01)
     return [
@@ -292,7 +296,8 @@ def _pictures(images: Images, detections: Detections, curve: Curve, category: st
 
 
 def export(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """A detector of all classes for every method and noise rate, from the first seed."""
+    """A detector for every method and noise rate that has all classes, from the first seed."""
+    complete = {run.config["category"] for run in runs}
     found: dict[tuple[str, str, float], list[Run]] = {}
     for run in runs:
         if run.config["seed"] == 0:
@@ -303,6 +308,8 @@ def export(runs: Sequence[Run], folder: Path) -> list[Path]:
         source = json.loads(given)
         *_, basis_key, weights_key = source["keys"]
         classes = [run.config["category"] for run in some]
+        if set(classes) != complete:
+            continue
         heads = np.stack([np.frombuffer(base64.b64decode(run.result["weights"]), dtype="<f4") for run in some])
         thresholds = [run.result["threshold"] for run in some]
         made = DetectorHeads.of(classes, kept_basis(basis_key), torch.from_numpy(heads), thresholds)

@@ -92,8 +92,8 @@ class Options:
     """None: fetch them."""
     train: str = "head"
     features: str = "pooled"
-    images: int = 500
-    """Of the lists for training and for testing, at most; 0: all."""
+    images: int | None = None
+    """How many at most, 0: all; none: as many as the preset has."""
     boxes: int = 2000
     """Proposals of an image, at most."""
     positive: float = 0.5

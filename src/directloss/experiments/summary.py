@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 RULE = (
-    "A comparison is a paired difference over seeds (of actions: over classes and seeds); it is clear if its 95 % "
+    "A comparison is a paired difference over seeds (of actions and detection: over classes and seeds); it is clear if its 95 % "
     "confidence interval (Student's t) is above zero. A claim holds if every comparison is clear, holds in part if at "
     "least half are, and else does not hold, which may also mean that the difference is too small for so few seeds. "
     "With fewer than three seeds, or while runs are missing, nothing is concluded."

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..data.voc import DevkitError, read_image
 from ..files import cache_folder, write_whole
+from ..processes import in_parallel
 from .boxes import Floats, overlaps
 
 __all__ = ["proposals", "propose", "recall", "search"]
@@ -86,10 +87,10 @@ def proposals(
     paths: Sequence[Path], jobs: int = 0, after: Callable[[float], object] = lambda share: None, seed: int = 0
 ) -> list[Floats]:
     """Of every image, in so many processes; 0: as many as cores."""
-    from joblib import Parallel, cpu_count, delayed
+    from joblib import cpu_count
 
     found = []
-    for boxes in Parallel(jobs or cpu_count(), return_as="generator")(delayed(propose)(path, seed) for path in paths):
+    for boxes in in_parallel(propose, [(path, seed) for path in paths], jobs or cpu_count()):
         found.append(boxes)
         after(len(found) / len(paths))
     return found
