@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 RULE = (
-    "A comparison is a paired difference over seeds (of actions and detection: over classes and seeds); it is clear if its 95 % "
-    "confidence interval (Student's t) is above zero. A claim holds if every comparison is clear, holds in part if at "
-    "least half are, and else does not hold, which may also mean that the difference is too small for so few seeds. "
-    "With fewer than three seeds, or while runs are missing, nothing is concluded."
+    "A comparison is a paired difference over seeds (of actions and detection: over classes and seeds); it is clear if "
+    "its 95 % confidence interval (Student's t) is above zero. A claim holds if every comparison is clear, holds in "
+    "part if at least half are, and else does not hold, which may also mean that the difference is too small for so "
+    "few seeds. With fewer than three seeds, or while runs are missing, nothing is concluded."
 )
 T_QUANTILES = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)  # 97.5 %, from 1 on
 
