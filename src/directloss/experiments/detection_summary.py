@@ -1,7 +1,8 @@
 """What runs on VOC2012 detection say: the paper's Table 2 beside ours, class by class, curves and pictures."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -224,19 +225,23 @@ class _SetUp:
             }
             title = f"{noise:.0%} flipped: AP by class, {variant}"
             found.append(bars(f"{stem}-classes-{100 * noise:.0f}", title, groups, "AP on the test images"))
+        return [*found, *self._galleries(stem), *self._by_class(stem)]
+
+    def _galleries(self, stem: str) -> Iterator[Figure]:
         for category in self._looked_at():
-            for noise in self.levels:
-                title = f"{category}, {noise:.0%} flipped: precision against recall, {self.name}"
-                found.append(self._precision(f"{stem}-{category}-{100 * noise:.0f}", title, noise, [category]))
             for run in self.runs:
                 asked = run.config["category"], run.config["method"], run.config["noise"]
                 if asked == (category, "pos-AP", 0.0) and run.result["pictures"]:
                     title = (
-                        f"{category}, pos-AP on clean labels: the best detections (highest scores that are right, "
-                        "blue) and the worst (highest scores that are wrong, red); dashed: objects of the class"
+                        f"{category}, pos-AP on clean labels, {self.name}: the best detections (highest scores that are "
+                        "right, blue) and the worst (highest scores that are wrong, red); dashed: objects of the class"
                     )
-                    found.append(gallery(f"{stem}-{category}-pictures", title, run.result["pictures"]))
-        return found
+                    yield gallery(f"{stem}-{category}-pictures", title, run.result["pictures"])
+
+    def _by_class(self, stem: str) -> Iterator[Figure]:
+        for category, noise in product(self._looked_at(), self.levels):
+            title = f"{category}, {noise:.0%} flipped: precision against recall, {self.name}"
+            yield self._precision(f"{stem}-{category}-{100 * noise:.0f}", title, noise, [category])
 
     def _values(self, category: str, noise: float, method: str) -> dict[Any, float]:
         return self._of(category).get((f"{self.name}: {RULES[0]}", noise, method), {})

@@ -111,13 +111,14 @@ def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], ylabe
         for number, (group, values) in enumerate(groups.items()):
             places = [k + (number - (len(groups) - 1) / 2) * width for k in range(len(methods))]
             heights = [values.get(method, 0.0) for method in methods]
-            style = {"color": shades[number % 4], "hatch": hatches[number % 4], "edgecolor": "white"}
+            shade = STYLES[group][0] if group in STYLES else shades[number % 4]
+            style = {"color": shade, "hatch": hatches[number % 4], "edgecolor": "white"}
             axes.bar(places, heights, width, label=group, **style)
         axes.set_xticks(range(len(methods)), methods, rotation=40, ha="right")
         axes.set(ylabel=ylabel)
         axes.grid(True, axis="y", alpha=0.3)
         if groups:
-            canvas.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+            canvas.legend(loc="outside upper center", ncols=len(groups), frameon=False, fontsize=9)
         return _finish(canvas, name, title, f"{title}. {ylabel}. {told}.")
 
 
