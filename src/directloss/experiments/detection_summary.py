@@ -233,8 +233,8 @@ class _SetUp:
                 asked = run.config["category"], run.config["method"], run.config["noise"]
                 if asked == (category, "pos-AP", 0.0) and run.result["pictures"]:
                     title = (
-                        f"{category}, pos-AP on clean labels, {self.name}: the best detections (highest scores that are "
-                        "right, blue) and the worst (highest scores that are wrong, red); dashed: objects of the class"
+                        f"{category}, pos-AP on clean labels, {self.name}: the best detections (highest scores that "
+                        "are right, blue) and the worst (highest scores that are wrong, red); dashed: objects of the class"
                     )
                     yield gallery(f"{stem}-{category}-pictures", title, run.result["pictures"])
 

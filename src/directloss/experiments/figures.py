@@ -118,7 +118,8 @@ def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], ylabe
         axes.set(ylabel=ylabel)
         axes.grid(True, axis="y", alpha=0.3)
         if groups:
-            canvas.legend(loc="outside upper center", ncols=len(groups), frameon=False, fontsize=9)
+            columns = 3 if groups.keys() <= STYLES.keys() else 2  # short names
+            canvas.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=9)
         return _finish(canvas, name, title, f"{title}. {ylabel}. {told}.")
 
 
