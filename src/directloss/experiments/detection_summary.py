@@ -10,7 +10,7 @@ from ..data.voc import CLASSES
 from .detection_pictures import gallery
 from .experiment import Claim, Comparison, Figure, Record, Run, Summary, Table
 from .figures import Series, bars, lines, series
-from .summary import Outcomes, cell, choices_table, claim, compare, noise_table, records
+from .summary import USUAL, USUAL_NOTE, Outcomes, cell, choices_table, claim, compare, noise_table, records
 from .sweep import Choice
 
 __all__ = ["PAPER", "RULES", "summarise"]
@@ -81,6 +81,14 @@ def _table_2(parts: Sequence["_SetUp"]) -> Table:
     return Table("Table 2 of the paper, and ours", header, rows, note)
 
 
+def _tried(run: Run) -> Iterator[tuple[str, list[int]]]:
+    """The settings of a run's method; those of x-ent once more with only scale 1, as people use it."""
+    settings = run.config["settings"]
+    yield run.config["method"], list(range(len(settings)))
+    if run.config["method"] == "x-ent" and (usual := [k for k, setting in enumerate(settings) if setting[0] == 1.0]):
+        yield USUAL, usual
+
+
 class _SetUp:
     """All runs on one source."""
 
@@ -89,26 +97,24 @@ class _SetUp:
         self.runs = runs
         self.categories = [of for of in CLASSES if any(run.config["category"] == of for run in runs)]
         self.levels = sorted({run.config["noise"] for run in runs})
-        there = {run.config["method"] for run in runs}
-        self.methods = [method for method in PAPER if method in there]
+        there = {method for run in runs for method, _ in _tried(run)}
+        self.methods = [method for method in ("x-ent", USUAL, "hinge-AP", "pos-AP") if method in there]
         self.pairs: Outcomes = {}
         """Test AP by rule, noise and method, of every class and seed."""
+        by_seed: dict[tuple[float, str, int], list[tuple[str, list[float], list[float]]]] = {}
         for run in runs:
-            key = f"{name}: {RULES[0]}", run.config["noise"], run.config["method"]
-            at = run.config["category"], run.config["seed"]
-            self.pairs.setdefault(key, {})[at] = run.result["test"][run.result["chosen"]]
-        for noise, method, seed in dict.fromkeys(
-            (r.config["noise"], r.config["method"], r.config["seed"]) for r in runs
-        ):
-            some = [
-                r for r in runs if (r.config["noise"], r.config["method"], r.config["seed"]) == (noise, method, seed)
-            ]
-            if len(some) == len(self.categories):
-                held_out = [fmean(values) for values in zip(*(run.result["held out"] for run in some), strict=True)]
-                best = max(range(len(held_out)), key=held_out.__getitem__)
-                for run in some:
-                    by_pair = self.pairs.setdefault((f"{name}: {RULES[1]}", noise, method), {})
-                    by_pair[run.config["category"], seed] = run.result["test"][best]
+            for method, places in _tried(run):
+                held_out, test = ([run.result[part][k] for k in places] for part in ("held out", "test"))
+                noise, category, seed = (run.config[key] for key in ("noise", "category", "seed"))
+                by_class = self.pairs.setdefault((f"{name}: {RULES[0]}", noise, method), {})
+                by_class[category, seed] = test[held_out.index(max(held_out))]
+                by_seed.setdefault((noise, method, seed), []).append((category, held_out, test))
+        for (noise, method, seed), rows in by_seed.items():
+            if len(rows) == len(self.categories):
+                means = [fmean(values) for values in zip(*(held_out for _, held_out, _ in rows), strict=True)]
+                best = means.index(max(means))
+                for_all = self.pairs.setdefault((f"{name}: {RULES[1]}", noise, method), {})
+                for_all |= {(category, seed): test[best] for category, _, test in rows}
         self.means: Outcomes = {}
         """Their mean over classes by seed, of seeds that have all of them."""
         for key, values in self.pairs.items():
@@ -175,7 +181,7 @@ class _SetUp:
 
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level; the data; what was chosen."""
-        note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE}"
+        note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE} {USUAL_NOTE}"
         found = [
             noise_table(
                 f"Share of flipped training labels: {self.name}: {rule}", self.means, variant, self.methods, note
@@ -234,7 +240,7 @@ class _SetUp:
                 if asked == (category, "pos-AP", 0.0) and run.result["pictures"]:
                     title = (
                         f"{category}, pos-AP on clean labels, {self.name}: the best detections (highest scores that "
-                        "are right, blue) and the worst (highest scores that are wrong, red); dashed: objects of the class"
+                        "are right, blue) and the worst (highest that are wrong, red); dashed: objects of the class"
                     )
                     yield gallery(f"{stem}-{category}-pictures", title, run.result["pictures"])
 
