@@ -35,9 +35,9 @@ from .sweep import Setting, grid, losses
 __all__ = ["EXPERIMENT", "Config", "Source", "configs", "prepare", "run"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
-    "x-ent": (0.01, 0.1, 1.0, 10.0, 100.0),
-    "hinge-AP": (0.1, 1.0, 10.0, 100.0, 1000.0),
-    "pos-AP": (0.01, 0.1, 1.0, 10.0, 100.0),
+    "x-ent": (0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
+    "hinge-AP": (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0),
+    "pos-AP": (0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
 }
 QUICK = ("car", "cat", "person")
 IMAGES = {"quick": 40, "paper": 500}  # of the quick preset in all, of the paper preset from each list
@@ -162,9 +162,9 @@ def configs(preset: str, seeds: int | None, source: dict[str, Any] | None = None
     """The configurations on one source; without one, to count them."""
     given = Source(**{**source, "keys": tuple(source["keys"])}) if source else None
     if preset == "paper":
-        categories, iterations, rates, decays = CLASSES, 1000, (0.003, 0.03, 0.3), (0.0, 0.01, 0.1)
+        categories, iterations, rates, decays = CLASSES, 1000, (0.0003, 0.003, 0.03, 0.3), (0.0, 0.03)
     else:
-        categories, iterations, rates, decays = QUICK, 300, (0.03,), (0.0, 0.01)
+        categories, iterations, rates, decays = QUICK, 300, (0.03,), (0.0, 0.03)
     return [
         Config(method, seed, noise, category, given, iterations, grid(method, strengths, rates, decays))
         for seed in range(seeds or 3)
