@@ -50,7 +50,7 @@ def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every set-up."""
-    parts = [_SetUp(name, some) for name, some in _set_ups(runs).items()]
+    parts = [_SetUp(name, some, number) for number, (name, some) in enumerate(_set_ups(runs).items())]
     tables = [_table_2(parts), *(table for part in parts for table in part.tables())]
     return Summary(
         [record for part in parts for record in part.records()],
@@ -92,9 +92,12 @@ def _tried(run: Run) -> Iterator[tuple[str, list[int]]]:
 class _SetUp:
     """All runs on one source."""
 
-    def __init__(self, name: str, runs: Sequence[Run]) -> None:
+    def __init__(self, name: str, runs: Sequence[Run], number: int) -> None:
         self.name = name
         self.runs = runs
+        source = runs[0].config["source"]
+        self.stem = f"detection-{number}-{source['backbone']}-{source['features']}"
+        """Of the names of figures."""
         self.categories = [of for of in CLASSES if any(run.config["category"] == of for run in runs)]
         self.levels = sorted({run.config["noise"] for run in runs})
         there = {method for run in runs for method, _ in _tried(run)}
@@ -216,11 +219,10 @@ class _SetUp:
 
     def figures(self) -> list[Figure]:
         """Precision against recall, AP by class, and detections of the best, the middle and the worst class."""
-        stem = "detection-" + "".join(c if c.isalnum() else "-" for c in self.name).replace("--", "-")
         found = []
         for noise in self.levels:
             title = f"{noise:.0%} flipped: precision against recall, mean of the classes, {self.name}"
-            found.append(self._precision(f"{stem}-mean-{100 * noise:.0f}", title, noise, self.categories))
+            found.append(self._precision(f"{self.stem}-mean-{100 * noise:.0f}", title, noise, self.categories))
         variant = f"{self.name}: {RULES[0]}"
         for noise in self.levels:
             groups = {
@@ -230,10 +232,10 @@ class _SetUp:
                 for method in self.methods
             }
             title = f"{noise:.0%} flipped: AP by class, {variant}"
-            found.append(bars(f"{stem}-classes-{100 * noise:.0f}", title, groups, "AP on the test images"))
-        return [*found, *self._galleries(stem), *self._by_class(stem)]
+            found.append(bars(f"{self.stem}-classes-{100 * noise:.0f}", title, groups, "AP on the test images"))
+        return [*found, *self._galleries(), *self._by_class()]
 
-    def _galleries(self, stem: str) -> Iterator[Figure]:
+    def _galleries(self) -> Iterator[Figure]:
         for category in self._looked_at():
             for run in self.runs:
                 asked = run.config["category"], run.config["method"], run.config["noise"]
@@ -242,12 +244,12 @@ class _SetUp:
                         f"{category}, pos-AP on clean labels, {self.name}: the best detections (highest scores that "
                         "are right, blue) and the worst (highest that are wrong, red); dashed: objects of the class"
                     )
-                    yield gallery(f"{stem}-{category}-pictures", title, run.result["pictures"])
+                    yield gallery(f"{self.stem}-{category}-pictures", title, run.result["pictures"])
 
-    def _by_class(self, stem: str) -> Iterator[Figure]:
+    def _by_class(self) -> Iterator[Figure]:
         for category, noise in product(self._looked_at(), self.levels):
             title = f"{category}, {noise:.0%} flipped: precision against recall, {self.name}"
-            yield self._precision(f"{stem}-{category}-{100 * noise:.0f}", title, noise, [category])
+            yield self._precision(f"{self.stem}-{category}-{100 * noise:.0f}", title, noise, [category])
 
     def _values(self, category: str, noise: float, method: str) -> dict[Any, float]:
         return self._of(category).get((f"{self.name}: {RULES[0]}", noise, method), {})
