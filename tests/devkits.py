@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
+from torch import nn
 
 from directloss.data.voc import ACTIONS, CLASSES
+from directloss.vision.backbones import BACKBONES
 
 COLOURS = np.array([colorsys.hsv_to_rgb(k / 10, 1.0, 0.6 + 0.4 * (k % 2)) for k in range(10)]) * 255
 
@@ -122,6 +125,18 @@ def paint_thing(pixels: np.ndarray, box: tuple[int, int, int, int], shown: str) 
     step = 4 + number % 3
     stripes = cell[::step] if number % 2 else cell[:, ::step]
     stripes[:] = colours[1]
+
+
+def make_weights(path: Path, backbone: str = "squeezenet", seed: int = 0) -> Path:
+    """Random weights of a backbone's convolutions that keep activations of order one, so that features tell colours."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = BACKBONES[backbone]()
+        for weight in network.parameters():
+            nn.init.kaiming_normal_(weight) if weight.ndim > 1 else nn.init.zeros_(weight)
+    weights = {name: value.numpy() for name, value in network.state_dict().items() if name.startswith("features.")}
+    np.savez(path, allow_pickle=False, **weights)
+    return path
 
 
 def _object(name: str, box: list[float], difficult: bool | None = None) -> str:

@@ -73,14 +73,18 @@ def test_networks_side_by_side_equal_torch_with_adamw(batch):
         torch.testing.assert_close(networks(inputs)[k], twin(inputs).squeeze(-1), rtol=2e-3, atol=2e-4)
 
 
+def three(batches):
+    return torch.cat([next(batches) for _ in range(3)]).tolist()
+
+
 def test_a_pass_shows_every_item_at_most_once_and_leaves_out_a_rest():
     batches = passes(10, 3, torch.Generator().manual_seed(0))
-    orders = [torch.cat([next(batches) for _ in range(3)]).tolist() for _ in range(20)]
+    orders = [three(batches) for _ in range(20)]
     assert all(len(set(order)) == 9 and set(order) < set(range(10)) for order in orders)
     assert len({frozenset(order) for order in orders}) > 3  # not always the same one is left out
     assert len({tuple(order) for order in orders}) == 20
     again = passes(10, 3, torch.Generator().manual_seed(0))
-    assert torch.cat([next(again) for _ in range(3)]).tolist() == orders[0]
+    assert three(again) == orders[0]
 
 
 @pytest.mark.parametrize("batch", [None, 10, 11])
@@ -122,8 +126,8 @@ def test_training_sees_the_batches_that_it_is_given():
         seen.append((scores.detach(), labels))
         return scores.sum(-1)
 
-    settings = {"learning_rates": torch.zeros(1), "weight_decays": torch.zeros(1)}
-    train(networks, spy, inputs, target, iterations=3, batches=iter(given), **settings)
+    still, batches = torch.zeros(1), iter(given)
+    train(networks, spy, inputs, target, learning_rates=still, weight_decays=still, iterations=3, batches=batches)
     for (scores, labels), items in zip(seen, [given[0], given[1], slice(None)], strict=True):
         assert torch.equal(labels, target[items])
         torch.testing.assert_close(scores[0], networks(inputs[items])[0])
