@@ -16,12 +16,12 @@ from directloss import AveragePrecisionLoss
 from directloss.data.voc import ACTIONS, read_actions
 from directloss.experiments import EXPERIMENTS, actions_summary
 from directloss.experiments.actions import Config, Source, _thirds, configs, run
-from directloss.experiments.experiment import Run
+from directloss.experiments.experiment import Options, Run
 from directloss.experiments.fine_tuning import Scorer
 from directloss.experiments.sweep import Setting, choose
 from directloss.store import plain
 from directloss.training import accumulate
-from directloss.vision import features
+from directloss.vision import features, kept
 from directloss.vision.backbones import AlexNet, SqueezeNet
 from tests.devkits import make_devkit
 
@@ -44,7 +44,11 @@ def place(tmp_path_factory):
 def prepared(place, backbone="alexnet", train="head"):
     prepare = EXPERIMENTS["actions"].prepare
     assert prepare
-    return prepare(place / "data", backbone, place / f"{backbone}.npz", train)
+    return prepare(Options("quick", place / "data", backbone, place / f"{backbone}.npz", train), silent)
+
+
+def silent(text):
+    return lambda share: None
 
 
 def call(place, *arguments):
@@ -67,7 +71,7 @@ def test_the_command_goes_from_a_devkit_to_table_1(place, finished):
     assert "Table 1 of the paper, and ours" in printed
     assert "| pos-AP, the paper | 0.695 | 0.625 | 0.578 | 0.459 | 0.296 |" in printed
     assert "| pos-AP, alexnet, linear head: the paper's protocol | " in printed
-    assert "--preset quick --seeds 1 --root DEVKIT --backbone alexnet --weights FILE --train head" in printed
+    assert "--preset quick --seeds 1 --root DEVKIT --weights FILE --backbone alexnet --train head" in printed
     page = (place / "runs" / "report.html").read_text()
     assert page.count("<figure>") >= 6
     assert "What pos-AP gains at 20 % flipped labels" in page
@@ -117,7 +121,7 @@ def test_features_depend_on_weights_boxes_and_images(place, tmp_path):
     provenance = actions.provenance()
     key = features.compute(actions, "pooled", "alexnet", place / "alexnet.npz", provenance)
     assert key == prepared(place)[0].features
-    rows = features.open_kept(key)
+    rows = kept.open_kept(key)
     assert rows.shape == (len(actions), 2, 9216)
     assert rows.dtype == np.float16
     network = AlexNet().eval()
@@ -158,16 +162,24 @@ def test_features_go_on_after_the_last_whole_chunk(place, tmp_path, monkeypatch)
         features.compute(*arguments, stop)
     assert not list((tmp_path / "cache").rglob("*.npy"))
     (part,) = (tmp_path / "cache").rglob("*.part")
+    done = int(part.with_suffix(".progress").read_text())
+    assert 0 < done < len(actions)
     seen = []
     through = features._through
-    monkeypatch.setattr(features, "_through", lambda crops, *rest: seen.append(len(crops)) or through(crops, *rest))
+
+    def counting(crops, kind, network):
+        seen.append(len(crops))
+        return through(crops, kind, network)
+
+    monkeypatch.setattr(features, "_through", counting)
     key = features.compute(*arguments)
-    assert sum(seen) < len(actions)
-    resumed = np.array(features.open_kept(key))
+    assert sum(seen) == 1 + len(actions) - done  # one to see what shape rows have
+    resumed = np.array(kept.open_kept(key))
     assert not part.exists()
+    assert not part.with_suffix(".progress").exists()
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "other"))
     assert features.compute(*arguments) == key
-    assert np.array_equal(resumed, features.open_kept(key))
+    assert np.array_equal(resumed, kept.open_kept(key))
 
 
 @pytest.mark.parametrize("damage", ["removed", "cut", "junk", "other count"])
@@ -193,24 +205,34 @@ def test_an_odd_part_is_begun_anew(place, tmp_path, monkeypatch, damage):
     else:
         part.write_bytes(part.read_bytes()[:-9] if damage == "cut" else b"junk")
     # stopped once more before the first chunk is done: the old count must not be believed of the new part
-    monkeypatch.setattr(features, "_through", lambda *_: stop(0))
+    calls = []
+    through = features._through
+
+    def once(*arguments, **options):
+        calls.append(0)
+        return through(*arguments, **options) if len(calls) == 1 else stop(0)
+
+    monkeypatch.setattr(features, "_through", once)
     with pytest.raises(KeyboardInterrupt):
-        features._fill(features._path(part.stem), actions, "crops", AlexNet(), lambda share: None)
+        features.compute(*arguments)
+    assert len(calls) == 2
+    assert not progress.exists()
+    assert part.exists()
     monkeypatch.undo()
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
-    rows = features.open_kept(features.compute(*arguments))
+    rows = kept.open_kept(features.compute(*arguments))
     assert np.array_equal(rows, features._crops(actions, 0, len(actions))[:, 0].numpy())
 
 
 def test_a_damaged_file_of_features_is_named(place, tmp_path, monkeypatch):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"key\.npy is gone"):
-        features.open_kept("key")
-    features._path("key").parent.mkdir()
-    np.save(features._path("key"), np.zeros(100))
-    features._path("key").write_bytes(features._path("key").read_bytes()[:500])
+        kept.open_kept("key")
+    kept.location("key").parent.mkdir()
+    np.save(kept.location("key"), np.zeros(100))
+    kept.location("key").write_bytes(kept.location("key").read_bytes()[:500])
     with pytest.raises(ValueError, match=r"key\.npy is damaged .* Remove it"):
-        features.open_kept("key")
+        kept.open_kept("key")
 
 
 def test_weights_that_are_missing_are_drawn_from_the_seed(place):

@@ -162,14 +162,14 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
     [
         (
             ["reproduce", "nothing"],
-            "There is no experiment 'nothing'. There are: synthetic, label-noise, separable, actions.",
+            "There is no experiment 'nothing'. There are: synthetic, label-noise, separable, actions, detection.",
         ),
         (["reproduce", "separable", "--preset", "huge"], "separable has no preset 'huge'. It has: quick, paper."),
         (["reproduce", "separable", "--backend", "dask"], "There is no backend 'dask'. There are: loky, ray."),
         (["reproduce", "separable", "--address", "auto"], "Add --backend ray."),
         (["reproduce", "separable", "--out", __file__], "is a file. Name a folder."),
         (["reproduce", "separable", "--seeds", "0"], "--seeds"),
-        (["reproduce", "separable", "--root", "."], "--root is for experiments on real data: actions."),
+        (["reproduce", "separable", "--root", "."], "--root is for experiments on real data: actions, detection."),
         (["reproduce", "actions"], "actions needs data: add --root DIR."),
         (["reproduce", "actions", "--root", "/nowhere", "--weights", "w.npz"], "w.npz is missing."),
         (["reproduce", "actions", "--root", ".", "--backbone", "vgg"], "There is no backbone 'vgg'."),
@@ -249,7 +249,7 @@ def test_list_and_help_name_everything():
     for name in (*EXPERIMENTS, "average_precision", "zero_one", "positive_direct", "perceptron"):
         assert name in listed
     helped = call("--help").stdout
-    for name in ("reproduce", "report", "bench", "check", "list"):
+    for name in ("reproduce", "report", "data", "detect", "bench", "check", "list"):
         assert name in helped
 
 

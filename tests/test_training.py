@@ -6,7 +6,7 @@ from torch import nn
 
 from directloss import AveragePrecisionLoss
 from directloss.networks import Heads, Networks
-from directloss.training import accumulate, fine_tune, train
+from directloss.training import accumulate, fine_tune, passes, train, with_positives
 
 WIDTHS = (5, 7, 4, 1)
 
@@ -56,8 +56,9 @@ def test_networks_side_by_side_equal_torch_with_adamw(batch):
     twins = [alone(networks, k) for k in range(3)]
     for twin in twins:
         torch.testing.assert_close(networks(inputs)[0], twin(inputs).squeeze(-1))
-    settings = {"learning_rates": rates, "weight_decays": decays, "iterations": 20, "batch": batch}
-    train(networks, losses, inputs, target, **settings, generator=torch.Generator().manual_seed(5))
+    settings = {"learning_rates": rates, "weight_decays": decays, "iterations": 20}
+    batches = passes(len(target), batch, torch.Generator().manual_seed(5))
+    train(networks, losses, inputs, target, **settings, batches=batches)
     for k, twin in enumerate(twins):
         optimizer = torch.optim.AdamW(twin.parameters(), lr=float(rates[k]), weight_decay=float(decays[k]))
         generator = torch.Generator().manual_seed(5)
@@ -70,6 +71,66 @@ def test_networks_side_by_side_equal_torch_with_adamw(batch):
             losses(twin(inputs[items]).squeeze(-1), target[items]).backward()
             optimizer.step()
         torch.testing.assert_close(networks(inputs)[k], twin(inputs).squeeze(-1), rtol=2e-3, atol=2e-4)
+
+
+def three(batches):
+    return torch.cat([next(batches) for _ in range(3)]).tolist()
+
+
+def test_a_pass_shows_every_item_at_most_once_and_leaves_out_a_rest():
+    batches = passes(10, 3, torch.Generator().manual_seed(0))
+    orders = [three(batches) for _ in range(20)]
+    assert all(len(set(order)) == 9 and set(order) < set(range(10)) for order in orders)
+    assert len({frozenset(order) for order in orders}) > 3  # not always the same one is left out
+    assert len({tuple(order) for order in orders}) == 20
+    again = passes(10, 3, torch.Generator().manual_seed(0))
+    assert three(again) == orders[0]
+
+
+@pytest.mark.parametrize("batch", [None, 10, 11])
+def test_a_batch_that_holds_all_items_is_the_whole_set(batch):
+    batches = passes(10, batch, None)
+    assert [next(batches) for _ in range(3)] == [None] * 3
+
+
+@pytest.mark.parametrize(("batch", "share", "wanted"), [(16, 0.25, 4), (2, 0.25, 1), (3, 0.99, 2), (7, 0.01, 1)])
+@pytest.mark.parametrize("positives", [1, 5, 39])
+def test_every_batch_has_its_share_of_positives(batch, share, wanted, positives):
+    target = torch.arange(40) < positives
+    target = target[torch.randperm(40, generator=torch.Generator().manual_seed(1))]
+    batches = with_positives(target, batch, share, torch.Generator().manual_seed(0))
+    drawn = [next(batches) for _ in range(600)]
+    assert {len(items) for items in drawn} == {batch}
+    assert {int(target[items].sum()) for items in drawn} == {wanted}
+    seen = torch.cat(drawn).unique()
+    assert target[seen].sum() == positives  # none is never seen
+    assert (~target[seen]).sum() == 40 - positives
+    again = with_positives(target, batch, share, torch.Generator().manual_seed(0))
+    assert all(torch.equal(items, next(again)) for items in drawn)
+
+
+@pytest.mark.parametrize(("value", "lacking"), [(True, "negatives"), (False, "positives")])
+def test_a_target_of_one_kind_is_refused(value, lacking):
+    batches = with_positives(torch.full((9,), value), 4, 0.25, None)
+    with pytest.raises(ValueError, match=f"A batch needs positives and negatives; the target has no {lacking}"):
+        next(batches)
+
+
+def test_training_sees_the_batches_that_it_is_given():
+    inputs, target = data()
+    networks = Networks(1, WIDTHS, "he", torch.Generator().manual_seed(0))
+    given = [torch.tensor([3, 1, 2]), torch.tensor([0, 0, 5, 199]), None]
+    seen = []
+
+    def spy(scores, labels):
+        seen.append((scores.detach(), labels))
+        return scores.sum(-1)
+
+    still, batches = torch.zeros(1), iter(given)
+    train(networks, spy, inputs, target, learning_rates=still, weight_decays=still, iterations=3, batches=batches)
+    for (scores, labels), items in zip(seen, [given[0], given[1], slice(None)], strict=True):
+        assert torch.equal(labels, target[items])
+        torch.testing.assert_close(scores[0], networks(inputs[items])[0])
 
 
 def test_dead_gradients_are_counted_for_each_network():

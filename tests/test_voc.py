@@ -11,8 +11,19 @@ import torch
 from PIL import Image
 
 from directloss.data import voc
-from directloss.data.voc import ACTIONS, DevkitError, find_devkit, is_there, read_actions, read_image, verify
-from tests.devkits import make_devkit
+from directloss.data.voc import (
+    ACTIONS,
+    CLASSES,
+    DevkitError,
+    Thing,
+    find_devkit,
+    is_there,
+    read_actions,
+    read_image,
+    read_scenes,
+    verify,
+)
+from tests.devkits import make_detection_devkit, make_devkit
 
 LISTS = "ImageSets/Action"
 A, B, C = "2011_000002", "2010_000001", "2012_000003"
@@ -266,3 +277,74 @@ def test_the_devkit_of_the_tests_is_as_it_should_be(tmp_path):
     assert (actions.boxes % 1 != 0).any()
     other = read_actions(make_devkit(tmp_path / "other", seed=1))
     assert other.provenance() != actions.provenance()
+
+
+@pytest.fixture
+def scenes(devkit):
+    """The same devkit for the detection task: A is on the list twice, B shows nothing that counts, C is not listed."""
+    (devkit / "ImageSets" / "Main").mkdir()
+    (devkit / "ImageSets" / "Main" / "train.txt").write_text(f"{B}\n\n{A}  1\n{A} -1\n")
+    hard = box(8.25, 2, 20, 10).replace("<bndbox>", "<difficult> 1\n</difficult><bndbox>")
+    easy = box(1, 1, 7.5, 10).replace("<bndbox>", "<difficult>0</difficult><truncated>1</truncated><bndbox>")
+    dog = box(2, 2, 3, 3).replace("person", "dog")
+    (devkit / "Annotations" / f"{A}.xml").write_text(
+        annotation(hard, dog, box(1, 1, 9, 9).replace("son", "sona"), easy)
+    )
+    (devkit / "Annotations" / f"{B}.xml").write_text(annotation())
+    return devkit
+
+
+def test_scenes_are_those_of_the_list_in_its_order_with_what_is_of_the_twenty_classes(scenes, tmp_path):
+    first, second = read_scenes(tmp_path, "train")
+    assert (first.name, first.path, first.things) == (B, scenes / "JPEGImages" / f"{B}.jpg", ())
+    assert second.name == A
+    assert second.things == (
+        Thing("person", (8.25, 2, 20, 10), True),
+        Thing("dog", (2, 2, 3, 3), False),
+        Thing("person", (1, 1, 7.5, 10), False),
+    )
+
+
+SCENES = {
+    "no list": ("ImageSets/Main/train.txt", None, "is missing"),
+    "empty list": ("ImageSets/Main/train.txt", " \n", "names no image"),
+    "image above": ("ImageSets/Main/train.txt", f"../{A}\n", "is no name of an image"),
+    "no annotation": (f"Annotations/{A}.xml", None, "is missing"),
+    "no image": (f"JPEGImages/{A}.jpg", None, "is missing"),
+    "cut": (f"Annotations/{A}.xml", annotation()[:-5], "is no annotation: ParseError"),
+    "bomb": (f"Annotations/{A}.xml", BOMB, "is no annotation: EntitiesForbidden"),
+    "inverted": (f"Annotations/{A}.xml", annotation(box(5, 1, 2, 2)), "of object 1 is empty"),
+    "no box of what is no class": (f"Annotations/{A}.xml", annotation("<object><name>ufo</name></object>"), "no box"),
+}
+
+
+@pytest.mark.parametrize("case", SCENES)
+def test_what_is_wrong_with_a_scene_is_named(case, scenes, tmp_path):
+    name, content, message = SCENES[case]
+    path = scenes / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content)
+    with pytest.raises(DevkitError, match=message) as caught:
+        read_scenes(tmp_path, "train")
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("classes", [("car", "cat", "person"), CLASSES])
+def test_the_detection_devkit_of_the_tests_is_as_it_should_be(classes, tmp_path):
+    make_detection_devkit(tmp_path, classes=classes)
+    lists = [read_scenes(tmp_path, part) for part in ("train", "val")]
+    assert [len(some) for some in lists] == [28, 20]
+    assert not {scene.name for scene in lists[0]} & {scene.name for scene in lists[1]}
+    for scenes in lists:
+        easy = [thing.name for scene in scenes for thing in scene.things if not thing.difficult]
+        assert set(easy) == set(classes)
+        assert any(thing.difficult for scene in scenes for thing in scene.things)
+        assert any(len({thing.name for thing in scene.things}) > 1 for scene in scenes)
+        for scene in scenes:
+            assert not scene.things[0].difficult
+            assert read_image(scene.path).size == (120, 90)
+            for left, top, right, bottom in (thing.box for thing in scene.things):
+                assert 1 <= left <= right - 23 <= 120 - 23
+                assert 1 <= top <= bottom - 23 <= 90 - 23
