@@ -31,7 +31,7 @@ from .task import Task
 from .tasks import TASKS
 from .update import UPDATES, NegativeDirect, PositiveDirect
 from .vision.backbones import BACKBONES
-from .vision.detector import draw, load_detector
+from .vision.detector import draw, load_detector, upright
 
 __all__ = ["app"]
 
@@ -136,12 +136,12 @@ def reproduce(
     if root and not on_data:
         raise _refuse("--root is for experiments on real data: actions, detection.")
     place = root or Path()
-    asked = Options(preset, place, backbone, weights, train, features, images, boxes, positive, negative, batch)
+    asked = Options(preset, place, backbone, weights, train, features, images, boxes, positive, negative, batch, jobs)
     sources = {name: _prepare(prepare, asked) for name, prepare in on_data.items()}
     failures = 0
     for name in experiments:
         failures += _run(name, preset, out, jobs, backend, address, seeds, sources.get(name))
-        _export(name, preset, out, sources.get(name))
+        _export(name, preset, out, seeds, sources.get(name))
     _write_report(out)
     if failures:
         errors.print(f"{failures} runs failed; the same command tries them again.", style="red")
@@ -175,6 +175,8 @@ def _prepare(prepare: Callable[..., Any], *options: Any) -> Any:
     except KeyboardInterrupt:
         errors.print("Stopped. The same command goes on where it was.")
         raise typer.Exit(130) from None
+    except BrokenExecutor:
+        raise _refuse("A process was killed, perhaps for want of memory; try fewer --jobs. The rest is kept.") from None
     except (ValueError, DownloadError, OSError) as error:
         raise _refuse(str(error)) from None
     for note in notes:
@@ -229,15 +231,17 @@ def _run(
     return failures
 
 
-def _export(name: str, preset: str, out: Path, source: Any) -> None:
-    """What the runs on this source made and people can use."""
+def _export(name: str, preset: str, out: Path, seeds: int | None, source: Any) -> None:
+    """What the runs on this source made and people can use, once all are there."""
     experiment = EXPERIMENTS[name]
     if experiment.export is None:
         return
-    runs = Store(out / name / preset, name, experiment.version).runs().values()
-    mine = [run for run in runs if run.config["source"] == plain(source)]
-    for folder in experiment.export(mine, out / "detectors"):
-        console.print(f"Detector: {folder}", soft_wrap=True)
+    store = Store(out / name / preset, name, experiment.version)
+    there = store.runs()
+    wanted = [store.path(plain(config)) for config in experiment.configs(preset, seeds, plain(source))]
+    if all(path in there for path in wanted):
+        for folder in experiment.export([there[path] for path in wanted], out / "detectors" / preset):
+            console.print(f"Detector: {folder}", soft_wrap=True)
 
 
 def _compile() -> None:
@@ -336,32 +340,36 @@ def detect(
         detector = load_detector(model)
     except (ValueError, OSError) as error:
         raise _refuse(str(error)) from None
-    rows, bad, names = [], 0, set()
-    with _steps() as say:
-        heard = say("detecting")
-        for number, path in enumerate(images):
-            try:
-                image = read_image(path)
-                found = detector(image, top)
-            except (ValueError, OSError) as error:
-                bad += 1
-                text = str(error) if str(path) in str(error) else f"{path}: {error}"
-                errors.print(text, style="red", markup=False, highlight=False)
-            else:
-                name = f"{path.stem}.png"
-                while name in names:
-                    name = f"{name.removesuffix('.png')}-{number + 1}.png"
-                names.add(name)
-                buffer = io.BytesIO()
-                draw(image, found).save(buffer, format="PNG")
-                write_whole(out / name, buffer.getvalue())
-                boxes = [{"class": each.name, "score": round(each.score, 4), "box": each.box} for each in found]
-                rows.append(
-                    {"image": str(path), "drawn": name, "width": image.width, "height": image.height, "boxes": boxes}
-                )
-            heard((number + 1) / len(images))
-    if rows:
-        write_whole(out / "detections.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    rows, bad = [], 0
+    taken = {path.resolve() for path in images}  # no drawing may replace what is to be drawn
+    try:
+        with _steps() as say:
+            heard = say("detecting")
+            for number, path in enumerate(images):
+                try:
+                    image = upright(read_image(path))
+                    found = detector(image, top)
+                except ValueError as error:
+                    bad += 1
+                    text = str(error) if str(path) in str(error) else f"{path}: {error}"
+                    errors.print(text, style="red", markup=False, highlight=False)
+                else:
+                    name, again = f"{path.stem}-detected.png", 1
+                    while (out / name).resolve() in taken:
+                        again += 1
+                        name = f"{path.stem}-detected-{again}.png"
+                    taken.add((out / name).resolve())
+                    buffer = io.BytesIO()
+                    draw(image, found).save(buffer, format="PNG")
+                    write_whole(out / name, buffer.getvalue())
+                    boxes = [{"class": each.name, "score": round(each.score, 4), "box": each.box} for each in found]
+                    size = {"width": image.width, "height": image.height}
+                    rows.append({"image": str(path), "drawn": name, **size, "boxes": boxes})
+                heard((number + 1) / len(images))
+        if rows:
+            write_whole(out / "detections.json", json.dumps(rows, indent=1) + "\n")
+    except OSError as error:
+        raise _refuse(str(error)) from None
     for row in rows:
         told = ", ".join(f"{box['class']} {box['score']:.2f}" for box in row["boxes"]) or "nothing"
         console.print(f"{row['image']}: {told}", soft_wrap=True, highlight=False, markup=False)

@@ -7,13 +7,13 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
 from .experiments import EXPERIMENTS
 from .experiments.experiment import Claim, Comparison, Experiment, Figure, Run, Summary, Table
-from .experiments.summary import RULE
+from .experiments.summary import RULE, TOO_FEW
 from .store import Store, plain
 
 __all__ = ["Section", "gather", "html", "markdown", "records"]
@@ -78,6 +78,8 @@ def gather(folder: Path) -> list[Section]:
             if found or store.set_aside:
                 missing, left_out = len(expected) - len(runs), len(found) - len(runs)
                 summary = experiment.summarise(runs)
+                if missing:  # by the rule nothing is concluded
+                    summary = replace(summary, claims=[replace(one, verdict=TOO_FEW) for one in summary.claims])
                 sections.append(Section(experiment, preset, seeds, runs, missing, left_out, store.set_aside, summary))
     return sections
 

@@ -254,7 +254,7 @@ def _objects(path: Path) -> list[Thing]:
         if not (-1e6 < left <= right < 1e6 and -1e6 < top <= bottom < 1e6):
             raise DevkitError(f"{path}: the box {left, top, right, bottom} of object {len(things) + 1} is empty.")
         difficult = _text(found, "difficult").strip() == "1"
-        things.append(Thing(_text(found, "name"), (left, top, right, bottom), difficult))
+        things.append(Thing(_text(found, "name").strip(), (left, top, right, bottom), difficult))
     return things
 
 
@@ -267,7 +267,7 @@ def read_image(path: Path) -> Any:
     from PIL import Image
 
     if not path.is_file():
-        raise DevkitError(f"{path} is missing.")
+        raise DevkitError(f"{path} is {'no file' if path.exists() else 'missing'}.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)

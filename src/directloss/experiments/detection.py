@@ -2,8 +2,9 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,13 @@ from torch import Tensor
 
 from ..data.label_noise import flip_labels
 from ..data.voc import CLASSES, read_scenes
-from ..files import cache_folder
 from ..networks import Heads, Networks
 from ..training import train, with_positives
 from ..vision.backbones import BACKBONES, find_weights, load_weights
 from ..vision.boxes import suppress
-from ..vision.detector import Heads as DetectorHeads
-from ..vision.detector import save_detector
+from ..vision.detector import ClassHeads, Detector, save_detector
 from ..vision.evaluation import Curve, Detections, evaluate
-from ..vision.features import keep_weights
+from ..vision.features import keep_weights, kept_weights
 from ..vision.kept import open_kept
 from ..vision.proposals import proposals, recall
 from ..vision.regions import WAYS, compute, kept_basis
@@ -125,7 +124,14 @@ def prepare(
     held_out = len(known) // 4
     scenes = [*known[:-held_out], *known[-held_out:], *test]
     parts = ["train"] * (len(known) - held_out) + ["held out"] * held_out + ["test"] * len(test)
-    found = proposals([scene.path for scene in scenes], after=say(f"proposals of {len(scenes)} images"))
+    twice = {scene.name for scene in known} & {scene.name for scene in test}
+    if twice:
+        raise ValueError(f"{min(twice)} is on the list of training images and on that of test images.")
+    for part, category in product(PARTS, categories or CLASSES):
+        mine = [scene for scene, of in zip(scenes, parts, strict=True) if of == part]
+        if not any(thing.name == category and not thing.difficult for scene in mine for thing in scene.things):
+            raise ValueError(f"There is no {category} in the images ({part}). Take more: --images N, or 0 for all.")
+    found = proposals([scene.path for scene in scenes], options.jobs, say(f"proposals of {len(scenes)} images"))
     found = [boxes[: options.boxes] for boxes in found]
     notes = [
         f"{sum(map(len, found))} proposals of {len(scenes)} images; of the objects "
@@ -133,22 +139,19 @@ def prepare(
         + " overlap one by half or more."
     ]
     boxes = [
-        np.concatenate([shown(scene.things), some]) if part == "train" else some.astype(np.float64)
+        np.concatenate([shown(scene.things), some]) if part == "train" else some
         for scene, some, part in zip(scenes, found, parts, strict=True)
     ]
     things = tuple(scene.things for scene in scenes)
     names, paths = tuple(scene.name for scene in scenes), tuple(str(scene.path.resolve()) for scene in scenes)
     images = Images(names, paths, tuple(parts), things, tuple(map(len, boxes)))
-    for part, category in product(PARTS, categories or CLASSES):
-        if images.objects(category, part).difficult.all():
-            raise ValueError(f"There is no {category} in the images ({part}). Take more: --images N, or 0 for all.")
-    kept_weights = keep_weights(weights)
-    made_by = {"backbone": options.backbone, "weights": kept_weights}
+    weights_key = keep_weights(weights)
+    made_by = {"backbone": options.backbone, "weights": weights_key}
     sample = np.random.default_rng(SEED).permutation(parts.count("train"))[:SAMPLE].tolist()
     keys = compute([scene.path for scene in scenes], boxes, options.features, network, made_by, sample, COMPONENTS, say)
     return Source(
         options.backbone, options.features, asked, options.boxes, options.positive, options.negative,
-        options.batch, (keep_images(images), *keys, kept_weights),
+        options.batch, (keep_images(images), *keys, weights_key),
     ), notes  # fmt: skip
 
 
@@ -198,12 +201,11 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
         batches=with_positives(target, source.batch, SHARE, generator),
         after=lambda iteration: after(0.9 * iteration / config.iterations),
     )  # fmt: skip
-    found = {
-        part: list(_curves(images, boxes, rows_key, part, config.category, heads)) for part in ("held out", "test")
-    }
-    precisions = {part: [round(curve.average_precision, 6) for _, curve in curves] for part, curves in found.items()}
-    chosen = int(np.argmax(precisions["held out"]))
-    detections, curve = found["test"][chosen]
+    precisions = {}
+    curves = partial(_curves, images, boxes, rows_key, category=config.category, networks=heads)
+    precisions["held out"], chosen, found, best = _measured(curves("held out"))
+    precisions["test"], _, detections, curve = _measured(curves("test"), chosen)
+    pictured = (config.method, config.noise, config.seed) == ("pos-AP", 0.0, 0)  # what the report shows
     after(1.0)
     return {
         **precisions,
@@ -214,8 +216,8 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
         "recall": round(_recall(images, boxes, config.category), 6),
         "precision": _at_recalls(curve),
         "weights": base64.b64encode(heads.weights[chosen].detach().numpy().astype("<f4").tobytes()).decode(),
-        "threshold": _threshold(*found["held out"][chosen]),
-        "pictures": _pictures(images, detections, curve, config.category) if config.seed == 0 else {},
+        "threshold": _threshold(found, best),
+        "pictures": _pictures(images, detections, curve, config.category) if pictured else {},
     }
 
 
@@ -237,24 +239,39 @@ def _curves(
     objects = images.objects(category, part)
     start, end = images.span(part)
     limit = max(BEST * images.parts.count(part), 10_000)
-    best, rows = torch.zeros(len(networks.weights), 0), torch.zeros(len(networks.weights), 0, dtype=torch.int64)
+    count = len(networks.weights)
+    best, rows = torch.zeros(count, 0), torch.zeros(count, 0, dtype=torch.int64)
+    lost = torch.zeros(count, dtype=torch.bool)
     for first in range(start, end, ROWS):
         last = min(first + ROWS, end)
         inputs = torch.from_numpy(np.array(open_kept(rows_key, "detection")[first:last])).float()
-        best = torch.cat([best, networks(inputs).nan_to_num(nan=-torch.inf)], 1)
+        scores = networks(inputs)
+        lost |= ~scores.isfinite().all(1)
+        best = torch.cat([best, scores.where(~lost[:, None], 0.0)], 1)
         rows = torch.cat([rows, torch.arange(first, last).expand(len(best), -1)], 1)
         if best.shape[1] > limit:
             best, places = best.topk(limit, sorted=False)
             rows = rows.gather(1, places)
-    for scores, places, weights in zip(best.double().numpy(), rows.numpy(), networks.weights, strict=True):
-        order = np.argsort(places)
+    for scores, places, nothing in zip(best.double().numpy(), rows.numpy(), lost.tolist(), strict=True):
+        order = np.argsort(places)[: 0 if nothing else None]
         scores, places = scores[order], places[order]
-        if not weights.isfinite().all():
-            scores, places = scores[:0], places[:0]  # a network that is lost finds nothing
         where, there = images.image_of(places), np.asarray(boxes[places], dtype=np.float64)
         stays = suppress(where, there, scores, SUPPRESSION)
         found = Detections(where[stays], there[stays], scores[stays])
         yield found, evaluate(objects, found)
+
+
+def _measured(
+    curves: Iterable[tuple[Detections, Curve]], chosen: int | None = None
+) -> tuple[list[float], int, Detections, Curve]:
+    """AP of every network; and which was chosen, else the first of the best, what it detects, and its curve."""
+    values: list[float] = []
+    kept: list[Any] = []
+    for number, (detections, curve) in enumerate(curves):
+        values.append(round(curve.average_precision, 6))
+        if number == chosen or (chosen is None and values[-1] > max(values[:-1], default=-1.0)):
+            kept = [number, detections, curve]
+    return values, *kept
 
 
 def _recall(images: Images, boxes: Any, category: str) -> float:
@@ -296,8 +313,7 @@ def _pictures(images: Images, detections: Detections, curve: Curve, category: st
 
 
 def export(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """A detector for every method and noise rate that has all classes, from the first seed."""
-    complete = {run.config["category"] for run in runs}
+    """A detector of all classes for every method and noise rate, from the first seed."""
     found: dict[tuple[str, str, float], list[Run]] = {}
     for run in runs:
         if run.config["seed"] == 0:
@@ -307,17 +323,20 @@ def export(runs: Sequence[Run], folder: Path) -> list[Path]:
     for (given, method, noise), some in found.items():
         source = json.loads(given)
         *_, basis_key, weights_key = source["keys"]
+        some = sorted(some, key=lambda run: CLASSES.index(run.config["category"]))
         classes = [run.config["category"] for run in some]
-        if set(classes) != complete:
-            continue
         heads = np.stack([np.frombuffer(base64.b64decode(run.result["weights"]), dtype="<f4") for run in some])
-        thresholds = [run.result["threshold"] for run in some]
-        made = DetectorHeads.of(classes, kept_basis(basis_key), torch.from_numpy(heads), thresholds)
+        thresholds = np.array([run.result["threshold"] for run in some])
+        if not np.isfinite([*heads.ravel(), *thresholds]).all():
+            continue  # a head is lost
+        sizes = np.linalg.norm(heads[:, :-1], axis=1).clip(
+            1e-30
+        )  # components are of order one: so are scores after this
+        scaled = torch.from_numpy(heads / sizes[:, None])
+        made = ClassHeads.of(classes, kept_basis(basis_key), scaled, (thresholds / sizes).tolist())
         name = f"{source['backbone']}-{source['features']}-{method}-{100 * noise:.0f}"
-        weights = cache_folder() / "weights" / weights_key
-        save_detector(
-            folder / name, source["backbone"], weights, source["features"], source["boxes"], SUPPRESSION, made
-        )
+        network = kept_weights(source["backbone"], weights_key, 0)
+        save_detector(folder / name, Detector(network, source["features"], source["boxes"], SUPPRESSION, made))
         written.append(folder / name)
     return written
 
@@ -339,7 +358,7 @@ EXPERIMENT = Experiment(
     export=export,
     options=lambda source: (
         f"--backbone {source['backbone']} --features {source['features']} --images {source['images']} "
-        f"--boxes {source['boxes']} --positive {source['positive']:g} --negative {source['negative']:g} "
+        f"--boxes {source['boxes']} --positive {source['positive']!r} --negative {source['negative']!r} "
         f"--batch {source['batch']}"
     ),
 )

@@ -81,7 +81,7 @@ class Images:
 def pick(scenes: Sequence[Scene], count: int, categories: Sequence[str], seed: int) -> list[Scene]:
     """So many images in random order; of few, as many with one class as with another. 0: all of them."""
     order = [scenes[k] for k in np.random.default_rng(seed).permutation(len(scenes))]
-    if not categories:
+    if not categories or not count:
         return order[: count or None]
     found: list[Scene] = []
     while order and len(found) < count:
@@ -96,8 +96,9 @@ def keep_images(images: Images) -> str:
     content = json.dumps(asdict(images))
     key = hashlib.sha256(json.dumps({**asdict(images), "paths": []}).encode()).hexdigest()[:32]
     path = _path(key)
-    if not path.exists() or path.read_text() != content:
+    if not path.exists() or path.read_bytes() != content.encode():
         write_whole(path, content)
+        kept_images.cache_clear()
     return key
 
 

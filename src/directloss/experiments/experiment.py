@@ -101,6 +101,8 @@ class Options:
     negative: float = 0.3
     """Overlap below which it is not."""
     batch: int = 512
+    jobs: int = 0
+    """Processes; 0: as many as cores."""
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], ylabe
     with _axes() as (canvas, axes):
         for number, (group, values) in enumerate(groups.items()):
             places = [k + (number - (len(groups) - 1) / 2) * width for k in range(len(methods))]
-            heights = [values.get(method, 0.0) for method in methods]
+            heights = [values.get(method, float("nan")) for method in methods]
             shade = STYLES[group][0] if group in STYLES else shades[number % 4]
             style = {"color": shade, "hatch": hatches[number % 4], "edgecolor": "white"}
             axes.bar(places, heights, width, label=group, **style)

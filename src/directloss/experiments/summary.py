@@ -12,6 +12,7 @@ from .sweep import Choice
 
 __all__ = [
     "RULE",
+    "TOO_FEW",
     "USUAL",
     "USUAL_NOTE",
     "Outcomes",
@@ -32,6 +33,7 @@ RULE = (
     "part if at least half are, and else does not hold, which may also mean that the difference is too small for so "
     "few seeds. With fewer than three seeds, or while runs are missing, nothing is concluded."
 )
+TOO_FEW = "too few runs to say"
 T_QUANTILES = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)  # 97.5 %, from 1 on
 
 USUAL = "x-ent, scale 1"
@@ -96,7 +98,7 @@ def compare(outcomes: Outcomes, variant: str, noise: float, method: str, other: 
 def claim(paper: str, comparisons: Sequence[Comparison], expected: int) -> Claim:
     """A claim that makes so many comparisons, with its verdict by RULE."""
     if len(comparisons) < expected:
-        return Claim(paper, comparisons, "too few runs to say")
+        return Claim(paper, comparisons, TOO_FEW)
     clear = sum(mean > T_QUANTILES[min(n - 1, len(T_QUANTILES)) - 1] * error for _, mean, error, n in comparisons)
     if clear == expected:
         return Claim(paper, comparisons, "holds")

@@ -51,6 +51,10 @@ class Backbone(nn.Module, ABC):
     """Pixels of the image from one pixel of the maps to the next."""
     offset: float
     """Where in the image the first pixel of the maps begins, if each is centred on what it sees."""
+    margin: int
+    """Pixels to put to the right of an image and below it, so that the maps reach its edges there."""
+    channels: int
+    """Of the maps."""
     cells: int
     """A box of maps is pooled to so many rows and columns of cells."""
 
@@ -80,7 +84,7 @@ class AlexNet(Backbone):
 
     official = Official("https://download.pytorch.org/models/alexnet-owt-7be5be79.pth", "7be5be79")
     width = 4096
-    stride, offset, cells = 16, 7.5, 6
+    stride, offset, margin, channels, cells = 16, 7.5, 32, 256, 6
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +142,7 @@ class SqueezeNet(Backbone):
 
     official = Official("https://download.pytorch.org/models/squeezenet1_0-b66bff10.pth", "b66bff10")
     width = 1000
-    stride, offset, cells = 16, 9.5, 3
+    stride, offset, margin, channels, cells = 16, 9.5, 16, 512, 3
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
 """Boxes: left, top, right, bottom in pixels from 1, both ends inside, as PASCAL VOC counts them."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +13,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def overlaps(boxes: Floats, others: Floats) -> Floats:
+def overlaps(boxes: NDArray[Any], others: NDArray[Any]) -> Floats:
     """Intersection over union of every box (n, 4) with every other (m, 4)."""
     boxes, others = np.asarray(boxes, dtype=np.float64), np.asarray(others, dtype=np.float64)
     sides = []

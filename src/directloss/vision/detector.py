@@ -7,7 +7,8 @@ trusted only if the checksums in the first agree with the others.
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,11 @@ from .boxes import suppress
 from .proposals import search
 from .regions import WAYS, Basis, describe
 
-__all__ = ["Detector", "DetectorError", "Found", "Heads", "draw", "load_detector", "save_detector"]
+__all__ = ["ClassHeads", "Detector", "DetectorError", "Found", "draw", "load_detector", "save_detector", "upright"]
 
 FORMAT = 1
 SMALLEST = 2  # pixels of a side of an image
-LARGEST_JSON, LARGEST_HEADS = 1 << 20, 1 << 28  # bytes
+LARGEST_JSON, LARGEST_FILE = 1 << 20, 1 << 29  # bytes
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
@@ -35,7 +36,7 @@ class DetectorError(ValueError):
 
 
 @dataclass(frozen=True)
-class Heads:
+class ClassHeads:
     """One linear score a class, and from what score on a box is shown."""
 
     classes: tuple[str, ...]
@@ -45,7 +46,7 @@ class Heads:
     thresholds: Tensor
 
     @classmethod
-    def of(cls, classes: Sequence[str], basis: Basis, heads: Tensor, thresholds: Sequence[float]) -> "Heads":
+    def of(cls, classes: Sequence[str], basis: Basis, heads: Tensor, thresholds: Sequence[float]) -> "ClassHeads":
         """From heads (classes, components + 1), the bias last, in the coordinates of a basis."""
         weights = basis.axes @ heads[:, :-1].T
         return cls(tuple(classes), weights, heads[:, -1] - basis.mean @ weights, torch.tensor(thresholds))
@@ -69,7 +70,7 @@ class Detector:
     way: str
     boxes: int
     overlap: float
-    heads: Heads
+    heads: ClassHeads
 
     def __call__(self, image: Any, top: int = 20) -> list[Found]:
         """What a Pillow image shows, at most `top` boxes: those farthest above the threshold of their class."""
@@ -90,20 +91,26 @@ class Detector:
         return [each for _, each in sorted(found, key=lambda pair: -pair[0])[:top]]
 
 
-def save_detector(
-    folder: Path, backbone: str, weights: Path, way: str, boxes: int, overlap: float, heads: Heads
-) -> None:
+def save_detector(folder: Path, detector: Detector) -> None:
     """Write the folder; `detector.json` comes last, so that a folder without it is not whole."""
-    buffer = io.BytesIO()
+    heads = detector.heads
     arrays = {"weights": heads.weights, "biases": heads.biases, "thresholds": heads.thresholds}
-    np.savez(buffer, allow_pickle=False, **{name: tensor.float().numpy() for name, tensor in arrays.items()})
-    files = {"detector.npz": buffer.getvalue(), f"backbone{weights.suffix}": weights.read_bytes()}
+    trunk = {name: of for name, of in detector.network.state_dict().items() if name.startswith("features.")}
+    files = {name: _npz(of) for name, of in (("detector.npz", arrays), ("backbone.npz", trunk))}
     (folder / "detector.json").unlink(missing_ok=True)
     for name, content in files.items():
         write_whole(folder / name, content)
-    facts = {"format": FORMAT, "backbone": backbone, "way": way, "boxes": boxes, "overlap": overlap}
-    facts |= {"classes": heads.classes, "files": {n: hashlib.sha256(c).hexdigest() for n, c in files.items()}}
+    (backbone,) = (name for name, kind in BACKBONES.items() if kind is type(detector.network))
+    facts = {"format": FORMAT, "backbone": backbone, "way": detector.way, "boxes": detector.boxes}
+    facts |= {"overlap": detector.overlap, "classes": heads.classes}
+    facts["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     write_whole(folder / "detector.json", json.dumps(facts, indent=1) + "\n")
+
+
+def _npz(tensors: Mapping[str, Tensor]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **{name: tensor.float().numpy() for name, tensor in tensors.items()})
+    return buffer.getvalue()
 
 
 def load_detector(folder: Path) -> Detector:
@@ -120,26 +127,40 @@ def load_detector(folder: Path) -> Detector:
         if facts["backbone"] not in BACKBONES or facts["way"] not in WAYS:
             raise DetectorError(f"{path} names a backbone or a kind of features that is unknown.")
         classes = tuple(str(name) for name in facts["classes"])
+        if not classes or not all(name.isprintable() and 0 < len(name) <= 64 for name in classes):
+            raise DetectorError(f"{path} names no classes, or some that are no words.")
         boxes, overlap = int(facts["boxes"]), float(facts["overlap"])
         network = BACKBONES[facts["backbone"]]().eval()
-        (weights,) = (name for name in facts["files"] if name in ("backbone.npz", "backbone.pth"))
-        for name in ("detector.npz", weights):
-            content = _bytes(folder / name, LARGEST_HEADS)
+        contents = {name: _bytes(folder / name, LARGEST_FILE) for name in ("detector.npz", "backbone.npz")}
+        for name, content in contents.items():
             if hashlib.sha256(content).hexdigest() != facts["files"][name]:
                 raise DetectorError(f"{folder / name} is damaged, or of another detector: its checksum is wrong.")
-        load_weights(network, folder / weights)
-        with np.load(folder / "detector.npz", allow_pickle=False) as arrays:
-            tensors = [torch.from_numpy(arrays[name]) for name in ("weights", "biases", "thresholds")]
-        count = len(classes)
-        if [tuple(t.shape[-1:]) for t in tensors] != [(count,)] * 3 or tensors[0].ndim != 2 or not boxes > 0:
-            raise DetectorError(f"{folder} holds heads that do not fit its {count} classes.")
-        if not all(tensor.isfinite().all() for tensor in tensors):
-            raise DetectorError(f"{folder} holds values that are not finite.")
+        load_weights(network, folder / "backbone.npz")
+        tensors = _read_heads(folder / "detector.npz", contents["detector.npz"], network, len(classes))
+        if not (boxes > 0 and 0 <= overlap <= 1):
+            raise DetectorError(f"{path} wants {boxes} boxes that overlap by at most {overlap}.")
     except (DetectorError, WeightsError):
         raise
     except Exception as error:  # whatever a hostile file makes the reader raise
         raise DetectorError(f"{folder} holds no detector: {type(error).__name__}: {str(error)[:200]}") from None
-    return Detector(network, facts["way"], boxes, overlap, Heads(classes, *tensors))
+    return Detector(network, facts["way"], boxes, overlap, ClassHeads(classes, *tensors))
+
+
+def _read_heads(path: Path, content: bytes, network: Backbone, classes: int) -> list[Tensor]:
+    """Weights, biases and thresholds, if they fit the network and so many classes."""
+    features = network.channels * network.cells**2
+    shapes = {"weights": (features, classes), "biases": (classes,), "thresholds": (classes,)}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > 16 * (features + 2) * classes + 4096:
+            raise DetectorError(f"{path} unpacks to more than {classes} classes can need.")
+    found = []
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        for name, shape in shapes.items():
+            array = arrays[name]
+            if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise DetectorError(f"{path}: {name!r} is no array of {shape} finite numbers.")
+            found.append(torch.from_numpy(array.astype(np.float32)))
+    return found
 
 
 def _bytes(path: Path, at_most: int) -> bytes:
@@ -148,6 +169,13 @@ def _bytes(path: Path, at_most: int) -> bytes:
     if path.stat().st_size > at_most:
         raise DetectorError(f"{path} has {path.stat().st_size} bytes, more than {at_most}: not read.")
     return path.read_bytes()
+
+
+def upright(image: Any) -> Any:
+    """A Pillow image as a camera meant it: turned as its EXIF data say."""
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image)
 
 
 def draw(image: Any, found: Sequence[Found]) -> Any:

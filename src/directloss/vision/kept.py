@@ -17,7 +17,7 @@ import numpy as np
 
 from ..files import cache_folder, write_whole
 
-__all__ = ["keep", "key_of", "location", "open_kept"]
+__all__ = ["alone", "keep", "key_of", "location", "open_kept"]
 
 Loaded = TypeVar("Loaded")
 
@@ -50,13 +50,13 @@ def keep(
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(path):
+    with alone(path):
         if not path.exists():
             _fill(path, shape, np.dtype(kind_of_number), ends, load, make, after)
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> Iterator[None]:
     """Let others that want the same file wait, where the system can lock."""
     try:
         import fcntl
@@ -82,6 +82,9 @@ def _fill(
     if not done:
         progress.unlink(missing_ok=True)  # before the new file: an old count must not be believed of it
         np.lib.format.open_memmap(part, "w+", kind_of_number, shape)
+        if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash on the way
+            with open(part, "r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, part.stat().st_size)
     chunks = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start >= done and end > start]
     with ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(load, *chunks[0]) if chunks else None

@@ -6,6 +6,7 @@ was found is kept per image, under a key of the image's bytes.
 
 import ctypes
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,9 @@ LARGEST = 500  # pixels of the longer side in which is searched; VOC has no larg
 SMALLEST = 20  # pixels of a side of a box, there
 
 
-def propose(path: Path, seed: int = 0) -> Floats:
+def propose(path: Path, seed: int = 0) -> NDArray[np.int32]:
     """The proposals of an image file, (boxes, 4), those of highest rank first; computed once."""
-    import cv2
-
+    cv2 = _opencv()
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -38,10 +38,24 @@ def propose(path: Path, seed: int = 0) -> Floats:
     kept = cache_folder() / "proposals" / key[:2] / f"{key}.boxes"
     boxes = _read(kept)
     if boxes is None:
-        boxes = search(read_image(path), seed)
+        try:
+            boxes = search(read_image(path), seed)
+        except cv2.error as error:
+            raise DevkitError(f"{path} cannot be searched: {error}") from None
         content = boxes.astype("<i4").tobytes()
         write_whole(kept, hashlib.sha256(content).digest() + content)
-    return boxes.astype(np.float64)
+    return boxes
+
+
+def _opencv() -> Any:
+    import cv2
+
+    if not hasattr(cv2, "ximgproc"):
+        raise ValueError(
+            "OpenCV is installed without its contrib modules: pip uninstall opencv-python opencv-python-headless, then "
+            "pip install --force-reinstall opencv-contrib-python-headless."
+        )
+    return cv2
 
 
 def _read(path: Path) -> NDArray[np.int32] | None:
@@ -59,9 +73,9 @@ def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
 
     An image with nothing to find is one box.
     """
-    import cv2
     from PIL import Image
 
+    cv2 = _opencv()
     whole = np.array([[1, 1, image.width, image.height]], dtype=np.int32)
     small, grow = image, max(image.size) / LARGEST
     if grow > 1:
@@ -69,7 +83,7 @@ def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
     if min(small.size) < SMALLEST:
         return whole
     cv2.setNumThreads(1)
-    ctypes.CDLL(None).srand(seed + 1)  # of 0 and 1 glibc makes the same
+    ctypes.CDLL("ucrtbase" if os.name == "nt" else None).srand(seed + 1)  # of 0 and 1 glibc makes the same
     searching = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
     searching.setBaseImage(np.ascontiguousarray(np.asarray(small)[:, :, ::-1]))
     searching.switchToSelectiveSearchFast()
@@ -85,7 +99,7 @@ def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
 
 def proposals(
     paths: Sequence[Path], jobs: int = 0, after: Callable[[float], object] = lambda share: None, seed: int = 0
-) -> list[Floats]:
+) -> list[NDArray[np.int32]]:
     """Of every image, in so many processes; 0: as many as cores."""
     from joblib import cpu_count
 
@@ -96,7 +110,7 @@ def proposals(
     return found
 
 
-def recall(boxes: Sequence[Floats], truths: Sequence[Floats], overlap: float = 0.5) -> float:
+def recall(boxes: Sequence[NDArray[Any]], truths: Sequence[Floats], overlap: float = 0.5) -> float:
     """The share of objects that some proposal of their image overlaps so much; not a number if there are none."""
     total = sum(len(truth) for truth in truths)
     hit = sum(

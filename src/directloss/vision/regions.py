@@ -17,19 +17,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.voc import read_image
+from ..data.voc import DevkitError, read_image
 from ..files import write_whole
 from .backbones import Backbone
 from .boxes import Floats
-from .crops import MEAN, STD, crop, normalised
-from .kept import keep, key_of, location, open_kept
+from .crops import crop, normalised
+from .kept import alone, keep, key_of, location, open_kept
 from .pooling import pool
 
 __all__ = ["WAYS", "Basis", "compute", "describe", "fit_basis", "kept_basis"]
 
 VERSION = 1  # raise it when the same key would give other values
 SHORTER, LONGER = 600, 1000  # pixels of an image's sides before the network, as in Fast R-CNN
-MARGIN = 16  # pixels of mean colour around it, so that the maps reach its edges
+MARGIN = 16  # pixels of mean colour to its left and above it, so that the maps reach its edges there
 AT_ONCE = 16  # crops
 SAMPLED, SEED = 64, 0  # boxes of an image for a basis, and what draws them
 
@@ -46,9 +46,9 @@ def _pooled(image: Any, boxes: Floats, network: Backbone) -> Tensor:
 
     grow = min(SHORTER / min(image.size), LONGER / max(image.size))
     width, height = (max(1, round(side * grow)) for side in image.size)
-    square = torch.from_numpy(np.asarray(image.resize((width, height), Image.Resampling.BILINEAR)).copy())
-    pixels = (square.permute(2, 0, 1) / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
-    maps = network.maps(torch.nn.functional.pad(pixels, [MARGIN] * 4)[None])[0]
+    scaled = torch.from_numpy(np.asarray(image.resize((width, height), Image.Resampling.BILINEAR)).copy())
+    pixels = normalised(scaled.permute(2, 0, 1))
+    maps = network.maps(torch.nn.functional.pad(pixels, [MARGIN, network.margin] * 2)[None])[0]
     edges = (boxes - [1, 1, 0, 0]) * np.tile([width / image.width, height / image.height], 2)
     return pool(maps, (edges + MARGIN - network.offset) / network.stride, network.cells)
 
@@ -83,9 +83,12 @@ def fit_basis(rows: Tensor, components: int, seed: int) -> Basis:
     """The coordinates in which rows vary most. All are scaled alike: gradient descent sees a mere rotation."""
     mean = rows.mean(0)
     components = min(components, *rows.shape)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so that it does not hang on how many there are
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         _, _, axes = torch.svd_lowrank(rows - mean, q=components, niter=3)
+    torch.set_num_threads(threads)
     size = ((rows - mean) @ axes).square().mean().sqrt().clamp_min(1e-9)
     return Basis(mean, axes / size)
 
@@ -105,29 +108,35 @@ def compute(
     `made_by`: what else they depend on. Computes what is not there yet.
     """
     digest = hashlib.sha256()
-    for path, found in zip(paths, boxes, strict=True):
+    heard = say("reading images")
+    for number, (path, found) in enumerate(zip(paths, boxes, strict=True)):
+        heard((number + 1) / len(paths))
         digest.update(hashlib.sha256(path.read_bytes()).digest() + found.astype("<f8").tobytes())
     facts = {"way": way, "data": digest.hexdigest(), "sample": list(sample), "components": components}
-    facts |= {"sides": [SHORTER, LONGER, MARGIN], "version": VERSION, **made_by}
+    facts |= {"sides": [SHORTER, LONGER, network.margin], "version": VERSION, **made_by}
     boxes_key, key, basis_key = (key_of(kind=kind, **facts) for kind in ("boxes", "rows", "basis"))
     if not location(boxes_key).exists():
         _write(boxes_key, np.concatenate(boxes).astype(np.float32))
-    if not location(basis_key).exists():
-        rows = _sampled(paths, boxes, way, network, sample, say(f"{way} features of some boxes, for their coordinates"))
-        basis = fit_basis(rows, components, SEED)
-        _write(basis_key, torch.cat([basis.mean[:, None], basis.axes], 1).numpy())
+    location(basis_key).parent.mkdir(parents=True, exist_ok=True)
+    with alone(location(basis_key)):  # rows and basis must belong together
+        if not location(basis_key).exists():
+            heard = say(f"{way} features of some boxes, for their coordinates")
+            basis = fit_basis(_sampled(paths, boxes, way, network, sample, heard), components, SEED)
+            _write(basis_key, torch.cat([basis.mean[:, None], basis.axes], 1).numpy())
     basis = kept_basis(basis_key)
 
-    def load(start: int, end: int) -> tuple[Any, Floats]:
+    def load(start: int, end: int) -> tuple[int, Any]:
         number = places[start]
-        return read_image(paths[number]), boxes[number].astype(np.float64)
+        return number, read_image(paths[number])
 
-    def make(loaded: tuple[Any, Floats]) -> NDArray[np.float16]:
-        return basis(describe(*loaded, way, network)).half().numpy()
+    def make(loaded: tuple[int, Any]) -> NDArray[np.float16]:
+        number, image = loaded
+        return basis(_described(paths[number], image, boxes[number], way, network)).half().numpy()
 
     ends = list(accumulate(len(found) for found in boxes))
     places = {end - len(found): number for number, (end, found) in enumerate(zip(ends, boxes, strict=True))}
-    text = f"{way} features of {ends[-1]} boxes"
+    size = 2 * ends[-1] * basis.axes.shape[1] / 1e9
+    text = f"{way} features of {ends[-1]} boxes, {size:.1f} GB"
     keep(key, (ends[-1], basis.axes.shape[1]), np.float16, ends, load, make, say(text))
     return boxes_key, key, basis_key
 
@@ -151,9 +160,17 @@ def _sampled(
     rows = []
     for number in sample:
         some = random.permutation(len(boxes[number]))[:SAMPLED]
-        rows.append(describe(read_image(paths[number]), boxes[number][some].astype(np.float64), way, network))
+        rows.append(_described(paths[number], read_image(paths[number]), boxes[number][some], way, network))
         after(len(rows) / len(sample))
     return torch.cat(rows)
+
+
+def _described(path: Path, image: Any, boxes: NDArray[Any], way: str, network: Backbone) -> Tensor:
+    """`describe`, with an error that names the file."""
+    try:
+        return describe(image, boxes.astype(np.float64), way, network)
+    except ValueError as error:
+        raise DevkitError(f"{path}: {error}") from None
 
 
 def kept_basis(key: str) -> Basis:
