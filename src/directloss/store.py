@@ -24,9 +24,7 @@ FORMAT = 1
 ASIDE = "aside"
 PARTIAL = re.compile(r"\..+\.json\.\d+-[0-9a-f]{8}\.partial")
 ABANDONED = 600.0  # seconds after which a partial file belongs to nobody: writing takes milliseconds
-LARGEST = (
-    1 << 26
-)  # bytes of a result that is read; the largest one written here, with pictures, has less than a hundredth
+LARGEST = 1 << 26  # bytes of a result that is read; those written here have at most a hundredth
 
 
 def _canonical(value: Any) -> str:
