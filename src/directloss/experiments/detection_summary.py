@@ -122,12 +122,29 @@ class _SetUp:
                 means = [fmean(values) for values in zip(*(held_out for _, held_out, _ in rows), strict=True)]
                 for_all = self.pairs.setdefault((f"{name}: {RULES[1]}", noise, method), {})
                 for_all |= {(category, seed): fmean(test[k] for k in _best(means)) for category, _, test in rows}
-        self.means: Outcomes = {}
-        """Their mean over classes by seed, of seeds that have all of them."""
-        for key, values in self.pairs.items():
+        self.means = self._means(self.pairs)
+        self.by_strength = self._means(self._restricted())
+
+    def _restricted(self) -> Outcomes:
+        """Test AP of every class and seed when the strength is given and only the rest is chosen, class by class."""
+        found: Outcomes = {}
+        for run in self.runs:
+            for strength in sorted({setting[0] for setting in run.config["settings"]}):
+                places = [k for k, setting in enumerate(run.config["settings"]) if setting[0] == strength]
+                held_out, test = ([run.result[part][k] for k in places] for part in ("held out", "test"))
+                key = f"{self.name}: strength {strength:g}", run.config["noise"], run.config["method"]
+                at = run.config["category"], run.config["seed"]
+                found.setdefault(key, {})[at] = fmean(test[k] for k in _best(held_out))
+        return found
+
+    def _means(self, pairs: Outcomes) -> Outcomes:
+        """The mean over classes by seed, of seeds that have all of them."""
+        found: Outcomes = {}
+        for key, values in pairs.items():
             for seed in sorted({seed for _, seed in values}):
                 if all((of, seed) in values for of in self.categories):
-                    self.means.setdefault(key, {})[seed] = fmean(values[of, seed] for of in self.categories)
+                    found.setdefault(key, {})[seed] = fmean(values[of, seed] for of in self.categories)
+        return found
 
     def _of(self, category: str) -> Outcomes:
         """Of one class, by seed."""
@@ -140,7 +157,7 @@ class _SetUp:
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
-        found = records("detection", "test_ap", self.means)
+        found = records("detection", "test_ap", self.means | self.by_strength)
         for category in self.categories:
             of_class = records("detection", "test_ap", self._of(category))
             found += [record._replace(class_=category) for record in of_class]
@@ -204,11 +221,26 @@ class _SetUp:
             ]
             rows.append(["mean", *(cell(self.means.get((variant, noise, m), {}).values()) for m in self.methods)])
             found.append(Table(f"Class by class, {noise:.0%} flipped: {variant}", ["class", *self.methods], rows))
-        found.append(self._data_table())
+        found += [self._strength_table(), self._data_table()]
         chosen = choices_table(
             f"Settings chosen: {self.name}", self.runs, lambda run: Choice(0, _best(run.result["held out"]))
         )
         return [*found, chosen]
+
+    def _strength_table(self) -> Table:
+        tried = sorted({setting[0] for run in self.runs for setting in run.config["settings"]})
+        columns = [(method, noise) for noise in self.levels for method in PAPER if method in self.methods]
+        rows = []
+        for strength in tried:
+            variant = f"{self.name}: strength {strength:g}"
+            cells = [cell(self.by_strength.get((variant, noise, method), {}).values()) for method, noise in columns]
+            rows.append([f"{strength:g}", *cells])
+        header = ["strength", *(f"{method}, {noise:.0%}" for method, noise in columns)]
+        note = (
+            "Mean AP of the classes where the strength (ε, the margin, the scale of the scores) is given, and only step "
+            "size and weight decay are chosen, class by class."
+        )
+        return Table(f"By strength: {self.name}", header, rows, note)
 
     def _data_table(self) -> Table:
         rows = []
