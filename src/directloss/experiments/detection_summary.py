@@ -237,8 +237,8 @@ class _SetUp:
             rows.append([f"{strength:g}", *cells])
         header = ["strength", *(f"{method}, {noise:.0%}" for method, noise in columns)]
         note = (
-            "Mean AP of the classes where the strength (ε, the margin, the scale of the scores) is given, and only step "
-            "size and weight decay are chosen, class by class."
+            "Mean AP of the classes where the strength (ε, the margin, the scale of the scores) is given, and only "
+            "step size and weight decay are chosen, class by class."
         )
         return Table(f"By strength: {self.name}", header, rows, note)
 
