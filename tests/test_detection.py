@@ -5,8 +5,10 @@ import dataclasses
 import io
 import json
 import shutil
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,7 +123,7 @@ def test_notes_and_steps_tell_what_was_found(prepared):
         f"{count} proposals of 40 images; of the objects {', '.join(shares)} overlap one by half or more."
     ]
     assert prepared.told[0] == "proposals of 40 images"
-    assert prepared.told[-1] == f"pooled features of {sum(images.rows)} boxes"
+    assert prepared.told[-1] == f"pooled features of {sum(images.rows)} boxes, 0.0 GB"
 
 
 def test_preparing_again_computes_nothing_and_gives_the_same(place, prepared, monkeypatch):
@@ -208,7 +210,8 @@ def test_a_class_that_is_nowhere_is_named_before_any_search(place, tmp_path, mon
         prepare(options(place, root=tmp_path))
 
 
-def test_the_paper_preset_wants_all_twenty_classes(place):
+def test_the_paper_preset_wants_all_twenty_classes(place, monkeypatch):
+    monkeypatch.setattr(detection, "proposals", None)
     with pytest.raises(ValueError, match=r"There is no aeroplane in the images \(train\)"):
         prepare(options(place, preset="paper"))
 
@@ -242,16 +245,27 @@ def test_an_annotated_box_outside_of_its_image_is_an_error_that_names_it(place, 
     path = tmp_path / "data" / "VOCdevkit" / "VOC2012" / "Annotations" / f"{name}.xml"
     for low in ("xmin", "ymin", "xmax", "ymax"):
         path.write_text(path.read_text().replace(f"<{low}>", f"<{low}>9"))
-    with pytest.raises(ValueError, match="outside") as caught:
+    with pytest.raises(DevkitError, match="outside") as caught:
         prepare(options(place, root=tmp_path / "data"))
-    assert name in str(caught.value)
+    assert f"{name}.jpg: " in str(caught.value)
 
 
-def test_an_image_on_both_lists_is_refused(place, prepared, tmp_path):
+@pytest.mark.parametrize("jobs", [0, 3])
+def test_as_many_processes_search_as_are_asked_for(place, jobs, monkeypatch):
+    def search(paths, count, after):
+        raise DevkitError(f"{len(paths)} images, {count} processes")
+
+    monkeypatch.setattr(detection, "proposals", search)
+    with pytest.raises(DevkitError, match=f"40 images, {jobs} processes"):
+        prepare(options(place, jobs=jobs))
+
+
+def test_an_image_on_both_lists_is_refused_before_any_search(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(detection, "proposals", None)
     shutil.copytree(place / "data", tmp_path / "data")
     main = tmp_path / "data" / "VOCdevkit" / "VOC2012" / "ImageSets" / "Main"
     (main / "val.txt").write_text((main / "train.txt").read_text())
-    with pytest.raises(ValueError, match="both"):
+    with pytest.raises(ValueError, match=r"2008_\d+ is on the list of training images and on that of test images"):
         prepare(options(place, root=tmp_path / "data"))
 
 
@@ -365,13 +379,13 @@ def test_a_run_is_a_pure_function_of_its_configuration(prepared, result):
     assert told == sorted(told)
 
 
-def test_other_seeds_classes_and_methods_give_other_numbers_and_only_the_first_seed_pictures(prepared, result):
+def test_other_seeds_classes_noise_and_methods_give_other_numbers_and_only_what_is_shown_has_pictures(prepared):
     one = config(prepared.source, iterations=20)
-    found = [run(dataclasses.replace(one, **changes)) for changes in ({}, {"seed": 1}, {"category": "cat"})]
-    assert len({each["weights"] for each in found}) == 3
-    assert [bool(each["pictures"]) for each in found] == [True, False, True]
-    for method in ("x-ent", "hinge-AP"):
-        assert run(dataclasses.replace(one, method=method))["weights"] != found[0]["weights"]
+    shown = ({}, {"category": "cat"})
+    others = ({"seed": 1}, {"noise": 0.2}, {"method": "x-ent"}, {"method": "hinge-AP"})
+    found = [run(dataclasses.replace(one, **changes)) for changes in (*shown, *others)]
+    assert len({each["weights"] for each in found}) == 6
+    assert [bool(each["pictures"]) for each in found] == [True, True, False, False, False, False]
 
 
 def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
@@ -383,6 +397,8 @@ def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
 
     monkeypatch.setattr(detection, "train", spy)
     clean, noisy = (run(config(prepared.source, noise=noise)) for noise in (0.0, 0.2))
+    assert clean.pop("pictures")
+    assert not noisy.pop("pictures")
     assert clean == noisy  # the heads are not trained
     assert torch.equal(seen[0][0], seen[1][0])
     flipped = (seen[0][1] != seen[1][1]).float().mean()
@@ -427,8 +443,13 @@ def test_what_a_run_of_lost_networks_leaves_is_json_and_no_detector_that_cannot_
     found = run(one)
     assert 0 <= found["test"][0] <= 1
     json.dumps(found, allow_nan=False)
-    for folder in detection.export([Run(plain(one), found, {})], tmp_path):
-        load_detector(folder)
+    calm = config(prepared.source, category="cat", settings=(Setting(1.0, 0.3, 0.0),), iterations=10)
+    runs = [Run(plain(each), run(each), {}) for each in (one, calm)]
+    written = detection.export(runs, tmp_path)
+    weights = np.concatenate(head_of(found)[:1])
+    assert len(written) == len(list(tmp_path.iterdir())) == np.isfinite(weights).all()
+    for folder in written:
+        assert load_detector(folder).heads.weights.norm(dim=0).min() > 0
 
 
 @pytest.mark.parametrize("value", [3e38, float("inf"), float("nan")])
@@ -443,6 +464,80 @@ def test_a_network_whose_scores_are_not_finite_finds_nothing(monkeypatch, value)
     assert calm.average_precision > 0
     assert len(detections.scores) == 0
     assert lost.average_precision == 0
+
+
+def test_one_score_that_is_not_finite_is_enough_in_whatever_chunk(monkeypatch):
+    images, boxes, rows = many()
+    rows[9000] = 60_000
+    monkeypatch.setattr(detection, "open_kept", lambda key, what: rows)
+    networks = Heads(2, (6, 1), "he", torch.Generator().manual_seed(0))
+    networks.weights.data[1, :-1] = 1e34
+    with torch.no_grad():
+        assert int((~networks(torch.from_numpy(rows).float()).isfinite()).sum()) == 1
+    for count in (1 << 15, 4500, 999):
+        monkeypatch.setattr(detection, "ROWS", count)
+        (_, calm), (detections, lost) = detection._curves(images, boxes, "key", "test", "car", networks)
+        assert calm.average_precision > 0
+        assert (len(detections.scores), lost.average_precision) == (0, 0)
+
+
+@dataclasses.dataclass
+class Numbered:
+    number: int
+
+
+def measured(*values, chosen=None) -> Any:
+    alive = []
+
+    def curves() -> Any:
+        for number, value in enumerate(values):
+            detections = Numbered(number)
+            alive.append(weakref.ref(detections))
+            yield detections, SimpleNamespace(average_precision=value, number=number)
+            del detections
+            assert sum(each() is not None for each in alive) <= 2  # the best so far, and this one
+
+    return detection._measured(curves(), chosen)
+
+
+def test_the_first_of_the_best_is_chosen_and_only_its_detections_are_kept():
+    for values, first in (((0.1, 0.3, 0.3, 0.2), 1), ((0.0, 0.0), 0), ((0.5,), 0), ((0.1, 0.1 + 1e-9), 0)):
+        found, number, detections, curve = measured(*values)
+        assert found == [round(value, 6) for value in values]
+        assert (number, detections.number, curve.number) == (first, first, first)
+    found, number, detections, curve = measured(0.1, 0.3, 0.2, chosen=2)
+    assert found == [0.1, 0.3, 0.2]
+    assert (number, detections.number, curve.number) == (2, 2, 2)
+
+
+def exported(source, category, method, weights, threshold, seed=0):
+    one = plain(config(source, category=category, method=method, seed=seed))
+    text = base64.b64encode(np.asarray(weights, "<f4").tobytes()).decode()
+    return Run(one, {"weights": text, "threshold": threshold}, {})
+
+
+def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_first_seed(prepared, tmp_path):
+    basis = regions.kept_basis(prepared.source.keys[3])
+    random = np.random.default_rng(0)
+    heads = {of: random.normal(size=65) * size for of, size in (("person", 1e30), ("cat", 1e-6), ("car", 5.0))}
+    sizes = {of: np.linalg.norm(head[:-1]) for of, head in heads.items()}
+    runs = [exported(prepared.source, of, "pos-AP", head, 0.25 * sizes[of]) for of, head in heads.items()]
+    runs += [exported(prepared.source, of, "pos-AP", random.normal(size=65), 9.0, seed=1) for of in heads]
+    lost = np.where(np.arange(65) == 7, np.nan, 1.0)
+    runs += [exported(prepared.source, of, "x-ent", lost if of == "cat" else heads[of], 0.0) for of in heads]
+    runs += [exported(prepared.source, of, "hinge-AP", heads[of], float("nan")) for of in heads]
+    assert detection.export(runs, tmp_path) == [tmp_path / "squeezenet-pooled-pos-AP-0"]
+    assert [path.name for path in tmp_path.iterdir()] == ["squeezenet-pooled-pos-AP-0"]
+    found = load_detector(tmp_path / "squeezenet-pooled-pos-AP-0")
+    assert found.heads.classes == ("car", "cat", "person")
+    assert (found.way, found.boxes, found.overlap) == ("pooled", 40, 0.3)
+    torch.testing.assert_close(found.heads.thresholds, torch.full((3,), 0.25))
+    rows = torch.rand((5, len(basis.mean)), generator=torch.Generator().manual_seed(0)) / 50
+    for number, of in enumerate(found.heads.classes):
+        scaled = torch.from_numpy(heads[of] / sizes[of]).float()
+        expected = basis(rows) @ scaled[:-1] + scaled[-1]
+        scores = rows @ found.heads.weights[:, number] + found.heads.biases[number]
+        torch.testing.assert_close(scores, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_a_run_without_a_source_says_what_to_name():

@@ -3,6 +3,7 @@
 import base64
 import io
 import itertools
+import re
 import shlex
 from xml.etree import ElementTree
 
@@ -12,11 +13,13 @@ from PIL import Image
 
 from directloss import cli
 from directloss.data.voc import CLASSES
-from directloss.experiments import detection
+from directloss.experiments import detection, detection_summary
 from directloss.experiments.detection import Config, Source
 from directloss.experiments.detection_pictures import gallery, picture
 from directloss.experiments.detection_summary import RULES, summarise
-from directloss.experiments.experiment import Run
+from directloss.experiments.experiment import Figure, Run
+from directloss.experiments.figures import bars
+from directloss.experiments.summary import TOO_FEW, USUAL
 from directloss.experiments.sweep import Setting
 from directloss.report import gather, html, markdown
 from directloss.store import Store, plain
@@ -24,6 +27,7 @@ from directloss.store import Store, plain
 SOURCE = Source("squeezenet", "pooled", 500, 2000, 0.5, 0.3, 512, ("i", "b", "r", "c", "w"))
 NAME = "squeezenet, pooled, 500 images, 2000 boxes, batches of 512"
 LEVEL = {"pos-AP": 0.7, "hinge-AP": 0.6, "x-ent": 0.5}
+METHODS = ("x-ent", USUAL, "hinge-AP", "pos-AP")
 CATEGORIES = ("car", "cat", "person")
 SETTINGS = (Setting(1.0, 0.1, 0.0), Setting(1.0, 0.3, 0.1), Setting(10.0, 0.1, 1.0))
 
@@ -71,6 +75,22 @@ def everything(seeds=3, categories=CATEGORIES, level=lambda *which: None, source
     return [invented(*which, level=level(*which), source=source) for which in each]
 
 
+@pytest.fixture
+def unrendered(monkeypatch):
+    """Curves and bars are not drawn, which takes a tenth of a second each, but what they show is looked at."""
+
+    def curves(name, title, curves, xlabel, ylabel):
+        assert all(series.x and len(series.x) == len(series.mean) == len(series.error) for series in curves.values())
+        return Figure(name, title, "<svg/>", title)
+
+    def groups(name, title, groups, ylabel):
+        assert any(groups.values())
+        return Figure(name, title, "<svg/>", title)
+
+    monkeypatch.setattr(detection_summary, "lines", curves)
+    monkeypatch.setattr(detection_summary, "bars", groups)
+
+
 @pytest.fixture(scope="module")
 def summary():
     return summarise(everything())
@@ -91,8 +111,8 @@ def test_table_2_has_the_papers_numbers_and_ours_by_both_rules(summary):
     assert found["x-ent, the paper"] == ["0.456", "–"]
     assert found["hinge-AP, the paper"] == ["0.476", "0.000"]
     assert found["pos-AP, the paper"] == ["0.485", "0.403"]
-    assert len(found) == len(table.rows) == 3 + 2 * 3
-    for method, level in LEVEL.items():
+    assert len(found) == len(table.rows) == 3 + 2 * 4
+    for method, level in {**LEVEL, USUAL: LEVEL["x-ent"]}.items():
         for variant, less in ((by_class, 0.2 / 3), (for_all, 0.0)):
             expected = [f"{level - noise + mean - less:.3f} ± 0.001" for noise in (0.0, 0.2)]
             assert found[f"{method}, {variant}"] == expected
@@ -121,16 +141,55 @@ def test_records_are_complete_and_well_formed(summary):
     variants = [f"{NAME}: {rule}" for rule in RULES]
     expected = {
         (method, noise, variant, of, "test_ap")
-        for method, noise, variant, of in itertools.product(LEVEL, (0.0, 0.2), variants, (None, *CATEGORIES))
+        for method, noise, variant, of in itertools.product(METHODS, (0.0, 0.2), variants, (None, *CATEGORIES))
     } | {
         (method, noise, variant, None, "pos-AP_minus_this")
-        for method, noise, variant in itertools.product(("x-ent", "hinge-AP"), (0.0, 0.2), variants)
+        for method, noise, variant in itertools.product(METHODS[:3], (0.0, 0.2), variants)
     }
     assert found.keys() == expected
     difference = found["x-ent", 0.2, variants[1], None, "pos-AP_minus_this"]
     assert (difference.mean, difference.sd) == (pytest.approx(0.2), pytest.approx(0, abs=1e-6))
     mean = found["pos-AP", 0.0, variants[1], None, "test_ap"]
     assert mean.sd == pytest.approx(0.001)
+
+
+def changed(runs, **results):
+    """Runs whose results are other: of every part a list, or what makes one of a run's category and method."""
+    return [
+        Run(run.config, {**run.result, **{key.replace("_", " "): of(run.config) for key, of in results.items()}}, {})
+        for run in runs
+    ]
+
+
+def test_x_ent_without_a_tuned_scale_chooses_among_settings_of_scale_one():
+    runs = changed(everything(), held_out=lambda config: [0.2, 0.1, 0.9], test=lambda config: [0.3, 0.2, 0.6])
+    found = {
+        (r.method, r.variant): r.mean
+        for r in summarise(runs).records
+        if (r.class_, r.noise, r.metric) == (None, 0.2, "test_ap")
+    }
+    for rule in RULES:
+        assert found[USUAL, f"{NAME}: {rule}"] == pytest.approx(0.3)
+        assert found["x-ent", f"{NAME}: {rule}"] == pytest.approx(0.6)
+        assert found["pos-AP", f"{NAME}: {rule}"] == pytest.approx(0.6)
+    tuned = [Run({**run.config, "settings": [[2.0, 0.1, 0.0]] * 3}, run.result, {}) for run in runs]
+    assert USUAL not in {record.method for record in summarise(tuned).records}
+
+
+def test_settings_that_tie_count_by_their_mean():
+    held_out = {"car": [0.5, 0.5, 0.1], "cat": [0.4, 0.4, 0.4], "person": [0.1, 0.1, 0.2]}
+    test = {"car": [0.1, 0.3, 0.9], "cat": [0.3, 0.6, 0.0], "person": [0.2, 0.4, 0.7]}
+    runs = changed(everything(), held_out=lambda of: held_out[of["category"]], test=lambda of: test[of["category"]])
+    summary = summarise(runs)
+    found = {(r.variant, r.class_): r.mean for r in summary.records if (r.method, r.noise) == ("pos-AP", 0.0)}
+    by_class, for_all = (f"{NAME}: {rule}" for rule in RULES)
+    assert [found[by_class, of] for of in CATEGORIES] == pytest.approx([0.2, 0.3, 0.7])
+    assert [found[for_all, of] for of in CATEGORIES] == pytest.approx([0.2, 0.45, 0.3])  # the first two tie, 1 to 0.7
+    assert found[by_class, None] == pytest.approx(0.4)
+    (table,) = [table for table in summary.tables if table.title == f"Settings chosen: {NAME}"]
+    (chosen,) = [row for row in table.rows if row[0] == "pos-AP"]
+    # of six runs a class: car shares the first two settings, cat all three, person has the third
+    assert chosen[4] == "0.1: 13, 0.3: 5"
 
 
 def verdicts(runs):
@@ -224,8 +283,10 @@ PARTIAL = {
 
 
 @pytest.mark.parametrize("case", PARTIAL)
-def test_a_summary_can_be_made_of_any_runs(case):
+def test_a_summary_can_be_made_of_any_runs(case, request):
     runs = PARTIAL[case]
+    if not case.startswith(("one", "every")):
+        request.getfixturevalue("unrendered")
     found = summarise(runs)
     assert list(found.tables[0].rows[0]) == ["x-ent, the paper", "0.456", "–"]
     for table in found.tables:
@@ -245,14 +306,14 @@ def test_tables_say_it_all(summary):
     for noise in ("0%", "20%"):
         table = tables[f"Class by class, {noise} flipped: {variant}"]
         assert [row[0] for row in table.rows] == [*CATEGORIES, "mean"]
-        assert list(table.header) == ["class", "x-ent", "hinge-AP", "pos-AP"]
+        assert list(table.header) == ["class", *METHODS]
     car = 0.7 + 0.01 * CLASSES.index("car") + 0.001
-    assert tables[f"Class by class, 0% flipped: {variant}"].rows[0][3] == f"{car:.3f} ± 0.001"
+    assert tables[f"Class by class, 0% flipped: {variant}"].rows[0][4] == f"{car:.3f} ± 0.001"
     data = tables[f"The data: {NAME}"]
     assert [list(row) for row in data.rows] == [[of, "7", "3", "5", "11", "222", "0.875"] for of in CATEGORIES]
     for rule in RULES:
         means = tables[f"Share of flipped training labels: {NAME}: {rule}"]
-        assert [row[0] for row in means.rows] == ["x-ent", "hinge-AP", "pos-AP"]
+        assert tuple(row[0] for row in means.rows) == METHODS
     (chosen,) = [row for row in tables[f"Settings chosen: {NAME}"].rows if row[0] == "pos-AP"]
     assert chosen[4] == "0.1: 6, 0.3: 12"  # of eighteen runs the six on cars chose the first
 
@@ -292,7 +353,16 @@ def test_curves_are_means_over_classes(figures):
     assert f"cat {cat:.2f}" in bars.alt
 
 
-def test_the_best_the_median_and_the_worst_class_are_looked_at():
+def test_a_class_that_is_missing_has_no_bar():
+    counts = []
+    for others in ({"car": 0.5, "cat": 0.0}, {"car": 0.5}, {}):
+        figure = bars("name", "title", {"a": {"car": 0.5, "cat": 0.25}, "b": others}, "AP")
+        assert "nan" not in (figure.svg + figure.alt).lower()
+        counts.append(len(re.findall(r'<path d="M \d\S* \S+ \nL [^"]* \nz\n" clip-path', figure.svg)))
+    assert counts == [4, 3, 2]
+
+
+def test_the_best_the_median_and_the_worst_class_are_looked_at(unrendered):
     runs = everything(1, CLASSES)
     figures = [figure for figure in summarise(runs).figures() if figure.name.endswith("pictures")]
     assert [figure.title.split(",")[0] for figure in figures] == ["tvmonitor", "diningtable", "aeroplane"]
@@ -330,7 +400,7 @@ def test_a_picture_is_small_and_its_boxes_lie_where_they_did(tmp_path):
         ({"keys": ("other", "b", "r", "c", "w")}, "(data and weights "),
     ],
 )
-def test_two_sources_stand_apart(changes, mark):
+def test_two_sources_stand_apart(changes, mark, unrendered):
     other = Source(**{**SOURCE.__dict__, **changes})
     found = summarise([*everything(), *everything(source=other)])
     names = sorted({record.variant.rsplit(": ", 1)[0] for record in found.records})
@@ -339,7 +409,7 @@ def test_two_sources_stand_apart(changes, mark):
     counts = {record.n for record in found.records if record.metric == "test_ap"}
     assert counts == {3}
     assert len(found.claims) == 16
-    assert len(found.tables[0].rows) == 3 + 2 * 6
+    assert len(found.tables[0].rows) == 3 + 2 * 8
     one = [invented("pos-AP", 0.2, 0, "car", source=of) for of in (SOURCE, other)]
     figures = summarise(one).figures()
     assert len({figure.name for figure in figures}) == len(figures) == 4
@@ -372,5 +442,7 @@ def test_a_report_shows_them(tmp_path):
     assert "data:image/jpeg;base64," in page
     assert "a<b" not in page
     assert "a&lt;b" in page
+    assert sections[0].missing == 120 - 3
+    assert {claim.verdict for claim in sections[0].summary.claims} == {TOO_FEW}
     options = "--backbone squeezenet --features pooled --images 500 --boxes 2000 --positive 0.5 --negative 0.3"
     assert f"--preset paper --seeds 1 --root DEVKIT --weights FILE {options} --batch 512" in page

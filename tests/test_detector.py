@@ -1,26 +1,43 @@
 """A detector comes back from its folder, finds what it likes, distrusts files, and serves the command line."""
 
+import base64
 import dataclasses
+import errno
 import gc
 import hashlib
+import io
 import json
 import os
 import pickle
+import shutil
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from PIL import Image
 from typer.testing import CliRunner
 
+from directloss import cli
 from directloss.cli import app
 from directloss.data.voc import read_image, read_scenes
 from directloss.experiments import detection
 from directloss.experiments.detection_data import kept_images
+from directloss.store import Store
 from directloss.vision import regions
 from directloss.vision.backbones import BACKBONES, SqueezeNet, WeightsError, load_weights
-from directloss.vision.detector import DetectorError, Found, Heads, draw, load_detector, save_detector
+from directloss.vision.detector import (
+    ClassHeads,
+    Detector,
+    DetectorError,
+    Found,
+    draw,
+    load_detector,
+    save_detector,
+    upright,
+)
 from directloss.vision.proposals import search
 from directloss.vision.regions import Basis, describe
 from tests.devkits import make_detection_devkit, make_weights, paint_thing
@@ -34,11 +51,13 @@ def picture(shown="car", size=(120, 90), box=BOX):
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def patched():
     patch = pytest.MonkeyPatch()
     patch.setattr(regions, "SHORTER", 120)
     patch.setattr("joblib.cpu_count", lambda: 1)
+    for name in ("kaiming_uniform_", "uniform_"):  # slow, and the files' weights replace them
+        patch.setattr(f"torch.nn.init.{name}", lambda tensor, *options, **more: tensor.data.zero_())
     yield patch
     patch.undo()
 
@@ -52,9 +71,10 @@ def made(tmp_path_factory, patched):
     load_weights(network, weights)
     box = np.array([BOX], dtype=float)
     liked = torch.cat([describe(picture(shown), box, "pooled", network) for shown in ("car", "cat")])
-    heads = Heads(("car", "cat"), liked.T.contiguous(), torch.tensor([0.25, -0.5]), torch.tensor([1.24, 0.49]))
-    save_detector(folder / "model", "squeezenet", weights, "pooled", 500, 0.3, heads)
-    return SimpleNamespace(folder=folder / "model", weights=weights, network=network, heads=heads)
+    heads = ClassHeads(("car", "cat"), liked.T.contiguous(), torch.tensor([0.25, -0.5]), torch.tensor([1.24, 0.49]))
+    detector = Detector(network, "pooled", 500, 0.3, heads)
+    save_detector(folder / "model", detector)
+    return SimpleNamespace(folder=folder / "model", network=network, heads=heads, detector=detector)
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +98,17 @@ def test_it_comes_back_as_it_was(made, detector):
     for name, tensor in detector.network.state_dict().items():
         assert torch.equal(tensor, state[name]) or name.startswith("classifier.")
     assert not detector.network.training
+    assert files(made.folder) == ["backbone.npz", "detector.json", "detector.npz"]
+    with np.load(made.folder / "backbone.npz", allow_pickle=False) as arrays:
+        assert set(arrays) == {name for name in state if name.startswith("features.")}
 
 
 def test_scores_are_those_of_heads_in_the_coordinates_of_a_basis(made, tmp_path):
     generator = torch.Generator().manual_seed(0)
     basis = Basis(torch.rand(4608, generator=generator) / 100, torch.randn((4608, 7), generator=generator))
     heads = torch.randn((2, 8), generator=generator)
-    given = Heads.of(["dog", "cow"], basis, heads, [-1e6, -1e6])
-    save_detector(tmp_path, "squeezenet", made.weights, "pooled", 30, 1.0, given)
+    given = ClassHeads.of(["dog", "cow"], basis, heads, [-1e6, -1e6])
+    save_detector(tmp_path, Detector(made.network, "pooled", 30, 1.0, given))
     found = load_detector(tmp_path)(picture(), 1000)
     boxes = search(picture())[:30].astype(float)
     rows = basis(describe(picture(), boxes, "pooled", made.network))
@@ -108,12 +131,12 @@ def test_at_most_so_many_boxes_those_farthest_above_their_threshold(detector):
     assert tight(picture()) == []
 
 
-@pytest.mark.parametrize("size", [(600, 2), (2, 600), (2, 2), (5000, 3), (25, 25), (1500, 1000)])
+@pytest.mark.parametrize("size", [(600, 2), (2, 600), (2, 2), (5000, 3), (25, 25), (900, 600)])
 @pytest.mark.parametrize("way", regions.WAYS)
 def test_images_of_any_size(detector, size, way):
     every = dataclasses.replace(detector.heads, thresholds=torch.tensor([-9.0, -9.0]))
-    image = picture(size=size, box=(101, 101, 900, 700)) if size == (1500, 1000) else Image.new("RGB", size, "teal")
-    found = dataclasses.replace(detector, way=way, boxes=20, heads=every)(image)
+    image = picture(size=size, box=(101, 101, 700, 500)) if size == (900, 600) else Image.new("RGB", size, "teal")
+    found = dataclasses.replace(detector, way=way, boxes=5, heads=every)(image)
     assert found
     for each in found:
         left, top, right, bottom = each.box
@@ -192,19 +215,27 @@ def test_facts_that_are_too_large_are_not_read(made, tmp_path):
         ({"backbone": "vgg"}, "names a backbone or a kind of features that is unknown"),
         ({"backbone": ["squeezenet"]}, "holds no detector"),
         ({"way": "sift"}, "names a backbone or a kind of features that is unknown"),
-        ({"classes": ["car"]}, "heads that do not fit its 1 classes"),
+        ({"classes": ["car"]}, r"'weights' is no array of \(4608, 1\) finite numbers"),
+        ({"classes": ["car", "cat", "dog"]}, r"'weights' is no array of \(4608, 3\) finite numbers"),
+        ({"classes": []}, "names no classes, or some that are no words"),
+        ({"classes": ["car", ""]}, "names no classes, or some that are no words"),
+        ({"classes": ["car", "c" * 65]}, "names no classes, or some that are no words"),
+        ({"classes": ["car", "\x1b[31mcat"]}, "names no classes, or some that are no words"),
+        ({"classes": ["car", "cat\n"]}, "names no classes, or some that are no words"),
         ({"classes": 3}, "holds no detector"),
-        ({"boxes": 0}, "do not fit|boxes"),
+        ({"boxes": 0}, "wants 0 boxes that overlap by at most 0.3"),
+        ({"boxes": -5}, "wants -5 boxes"),
         ({"boxes": "many"}, "holds no detector"),
         ({"boxes": float("inf")}, "holds no detector"),
         ({"overlap": "much"}, "holds no detector"),
-        ({"overlap": float("nan")}, "overlap"),
-        ({"overlap": -1.0}, "overlap"),
+        ({"overlap": float("nan")}, "overlap by at most nan"),
+        ({"overlap": -0.1}, "overlap by at most -0.1"),
+        ({"overlap": 1.1}, "overlap by at most 1.1"),
         ({"files": {}}, "holds no detector"),
         ({"files": ["backbone.npz"]}, "holds no detector"),
         ({"files": {"backbone.npz": "0", "detector.npz": "0"}}, "its checksum is wrong"),
-        ({"files": {"../backbone.npz": "0", "detector.npz": "0"}}, "holds no detector"),
-        ({"backbone": "alexnet"}, "holds no weights of AlexNet|is unknown"),
+        ({"files": {"../backbone.npz": "0", "detector.npz": "0"}}, "its checksum is wrong"),
+        ({"backbone": "alexnet"}, r"backbone.npz: 'features\.\S+' is unknown"),
     ],
 )
 def test_facts_that_are_wrong_are_refused(made, facts, match, tmp_path):
@@ -274,31 +305,48 @@ BAD_HEADS = {
     "a table of thresholds": {"thresholds": np.zeros((2, 2), np.float32)},
     "one bias": {"biases": np.zeros((), np.float32)},
     "text": {"biases": np.array(["a", "b"])},
+    "whole numbers": {"thresholds": np.zeros(2, np.int32)},
     "complex": {"weights": np.zeros((4608, 2), np.complex64)},
 }
 
 
 @pytest.mark.parametrize("case", BAD_HEADS)
 def test_heads_that_cannot_be_used_are_refused(made, case, tmp_path):
-    refused(damaged(made, tmp_path, arrays=BAD_HEADS[case]), "holds")
+    expected = "'thresholds is not a file" if case == "no thresholds" else "is no array of .* finite numbers|unpacks to"
+    refused(damaged(made, tmp_path, arrays=BAD_HEADS[case]), expected)
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float16])
-def test_heads_in_another_precision_work_or_are_refused(made, kind, tmp_path):
+def test_heads_in_another_precision_work(made, kind, tmp_path):
     arrays = {k: getattr(made.heads, k).numpy().astype(kind) for k in ("weights", "biases", "thresholds")}
-    try:
-        found = load_detector(damaged(made, tmp_path, arrays=arrays))(picture())
-    except DetectorError:
-        return
-    assert [each.name for each in found] == ["car"]
+    found = load_detector(damaged(made, tmp_path, arrays=arrays))
+    assert {getattr(found.heads, k).dtype for k in arrays} == {torch.float32}
+    torch.testing.assert_close(found.heads.weights, made.heads.weights, rtol=1e-2, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["w.pth", "w.pt", "w", "w.NPZ"])
-def test_weights_may_have_any_name_that_they_can_be_read_by(made, name, tmp_path):
-    state = {key: value for key, value in made.network.state_dict().items() if key.startswith("features.")}
-    torch.save(state, tmp_path / name)
-    load_weights(SqueezeNet(), tmp_path / name)
-    save_detector(tmp_path / "model", "squeezenet", tmp_path / name, "pooled", 500, 0.3, made.heads)
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(made, tmp_path, monkeypatch):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("weights", "biases", "thresholds"):
+            archive.writestr(f"{name}.npy", bytes(1 << 20))
+    folder = damaged(made, tmp_path, content=buffer.getvalue())
+    opened = zipfile.ZipFile.open
+
+    def guarded(archive, name, *options, **more):
+        assert not str(getattr(name, "filename", name)).startswith(("weights", "biases", "thresholds")), "unpacked"
+        return opened(archive, name, *options, **more)
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", guarded)
+    refused(folder, "detector.npz unpacks to more than 2 classes can need")
+
+
+@pytest.mark.parametrize("name", ["w.pth", "w"])
+def test_whatever_the_file_of_weights_was_called_the_trunk_is_an_npz(made, name, tmp_path):
+    torch.save(made.network.state_dict(), tmp_path / name)
+    network = SqueezeNet().eval()
+    load_weights(network, tmp_path / name)
+    save_detector(tmp_path / "model", dataclasses.replace(made.detector, network=network))
+    assert files(tmp_path / "model") == files(made.folder)
     (found,) = load_detector(tmp_path / "model")(picture())
     assert found.box == BOX
 
@@ -313,7 +361,7 @@ def test_a_folder_is_not_whole_while_it_is_written(made, tmp_path, monkeypatch):
 
     monkeypatch.setattr("directloss.vision.detector.write_whole", stop)
     with pytest.raises(KeyboardInterrupt):
-        save_detector(tmp_path, "squeezenet", made.weights, "pooled", 500, 0.3, made.heads)
+        save_detector(tmp_path, made.detector)
     assert written == ["detector.npz"]
     refused(tmp_path, "there is no detector.json")
 
@@ -335,7 +383,23 @@ def test_drawing_changes_a_copy_only_and_only_near_its_boxes():
     assert np.array_equal(np.asarray(draw(image, [])), before)
 
 
-@pytest.mark.parametrize("size", [(2, 2), (600, 2), (40, 30), (1500, 1000)])
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("ending", ["jpg", "png"])
+def test_photos_are_turned_as_their_exif_data_say(orientation, ending, tmp_path):
+    image = Image.new("RGB", (32, 16))
+    image.paste("red", (0, 0, 16, 8))  # left, top
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(tmp_path / f"x.{ending}", exif=exif)
+    found = upright(read_image(tmp_path / f"x.{ending}"))
+    assert found.size == ((32, 16) if orientation < 5 else (16, 32))
+    corner = {1: (0, 0), 2: (1, 0), 3: (1, 1), 4: (0, 1), 5: (0, 0), 6: (1, 0), 7: (1, 1), 8: (0, 1)}[orientation]
+    pixel = found.getpixel([(side - 1) * at for side, at in zip(found.size, corner, strict=True)])
+    assert pixel[0] > 200
+    assert (np.asarray(found)[..., 0] > 128).mean() == pytest.approx(0.25, abs=0.05)
+
+
+@pytest.mark.parametrize("size", [(2, 2), (600, 2), (40, 30), (900, 600)])
 def test_drawing_at_the_edges_stays_inside(size):
     corners = [(1, 1, *size), (1, 1, 2, 2), (size[0] - 1, size[1] - 1, *size), (size[0], size[1], *size)]
     found = [Found("a long name " * 9, -1e9, box) for box in corners]
@@ -355,46 +419,89 @@ def test_detect_draws_every_image_and_writes_what_it_found(made, tmp_path):
         picture(shown).save(tmp_path / name)
     done = invoke("detect", tmp_path / "one.png", tmp_path / "two.png", "--model", made.folder, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
-    assert files(tmp_path / "o") == ["detections.json", "one.png", "two.png"]
+    assert files(tmp_path / "o") == ["detections.json", "one-detected.png", "two-detected.png"]
     rows = json.loads((tmp_path / "o" / "detections.json").read_text())
     assert [(row["image"], row["drawn"], row["width"], row["height"]) for row in rows] == [
-        (str(tmp_path / name), name, 120, 90) for name in ("one.png", "two.png")
+        (str(tmp_path / f"{name}.png"), f"{name}-detected.png", 120, 90) for name in ("one", "two")
     ]
     assert [[(box["class"], box["box"]) for box in row["boxes"]] for row in rows] == [
         [("car", list(BOX))],
         [("cat", list(BOX))],
     ]
     assert rows[0]["boxes"][0]["score"] == pytest.approx(1.25, abs=1e-3)
-    drawn = Image.open(tmp_path / "o" / "one.png")
+    drawn = Image.open(tmp_path / "o" / "one-detected.png")
     assert (np.asarray(drawn) != np.asarray(picture())).any()
     assert f"{tmp_path / 'one.png'}: car 1.25" in done.output
 
 
 def test_same_stems_do_not_overwrite_one_another(made, tmp_path):
-    paths = [
-        tmp_path / folder / name for folder, name in (("a", "x.png"), ("b", "x.png"), ("b", "x.jpg"), ("b", "x-2.png"))
-    ]
+    names = (("a", "x.png"), ("b", "x.png"), ("b", "x.jpg"), ("b", "x-detected.png"))
+    paths = [tmp_path / folder / name for folder, name in names]
     for path in paths:
         path.parent.mkdir(exist_ok=True)
         picture().save(path)
     done = invoke("detect", *paths, paths[0], "--model", made.folder, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
     rows = json.loads((tmp_path / "o" / "detections.json").read_text())
-    assert len({row["drawn"] for row in rows}) == 5
+    last = ["x-detected-detected.png", "x-detected-4.png"]
+    assert [row["drawn"] for row in rows] == ["x-detected.png", "x-detected-2.png", "x-detected-3.png", *last]
     assert files(tmp_path / "o") == sorted(["detections.json", *(row["drawn"] for row in rows)])
 
 
-@pytest.mark.parametrize("out", [".", "sub/.."])
-def test_an_image_is_never_overwritten_by_its_drawing(made, out, tmp_path, monkeypatch):
+@pytest.mark.parametrize("out", [".", "sub/..", "link"])
+def test_an_image_is_never_overwritten_by_a_drawing(made, out, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
-    for name in ("x.png", "y.png"):
+    (tmp_path / "link").symlink_to(".")
+    names = ["x.png", "x-detected.png", "x-detected-2.png"]
+    for name in names:
         picture().save(tmp_path / name)
     before = (tmp_path / "x.png").read_bytes()
-    done = invoke("detect", "x.png", tmp_path / "y.png", "--model", made.folder, "--out", out)
-    assert done.exit_code in (0, 2), done.output
-    assert (tmp_path / "x.png").read_bytes() == before
-    assert (tmp_path / "y.png").read_bytes() == before
+    done = invoke("detect", names[0], tmp_path / names[1], names[2], "--model", made.folder, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert [(tmp_path / name).read_bytes() == before for name in names] == [True] * 3
+    rows = json.loads((tmp_path / "detections.json").read_text())
+    drawn = ["x-detected-3.png", "x-detected-detected.png", "x-detected-2-detected.png"]
+    assert [row["drawn"] for row in rows] == drawn
+    assert files(tmp_path) == sorted([*names, *drawn, "detections.json", "link", "sub"])
+
+
+def test_a_photo_that_lies_on_its_side_is_drawn_upright(made, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture().transpose(Image.Transpose.ROTATE_90).save(tmp_path / "x.png", exif=exif)
+    done = invoke("detect", tmp_path / "x.png", "--model", made.folder, "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads((tmp_path / "o" / "detections.json").read_text())
+    assert (row["width"], row["height"], row["boxes"][0]["box"]) == (120, 90, list(BOX))
+    assert read_image(tmp_path / "o" / "x-detected.png").size == (120, 90)
+
+
+def test_a_name_that_is_not_utf_8_works(made, tmp_path):
+    name = os.fsencode(tmp_path) + b"/caf\xe9.png"
+    picture().save(tmp_path / "x.png")
+    os.rename(tmp_path / "x.png", name)
+    done = invoke("detect", os.fsdecode(name), "--model", made.folder, "--out", tmp_path / "o")
+    assert done.exit_code == 0, repr(done.exception)
+    assert r"caf\udce9.png: car 1.25" in done.output
+    assert sorted(os.listdir(os.fsencode(tmp_path / "o"))) == [b"caf\xe9-detected.png", b"detections.json"]
+    (row,) = json.loads((tmp_path / "o" / "detections.json").read_text())
+    assert os.fsencode(row["image"]) == name
+    assert os.fsencode(row["drawn"]) == b"caf\xe9-detected.png"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_folder_that_cannot_be_written_to_is_a_refusal(made, number, tmp_path, monkeypatch):
+    def stop(path, content):
+        raise OSError(number, os.strerror(number), str(path))
+
+    picture().save(tmp_path / "x.png")
+    monkeypatch.setattr("directloss.cli.write_whole", stop)
+    done = invoke("detect", tmp_path / "x.png", "--model", made.folder, "--out", tmp_path / "o")
+    assert done.exit_code == 2
+    assert os.strerror(number) in done.output
+    assert str(tmp_path / "o" / "x-detected.png") in done.output
+    assert "Traceback" not in done.output
 
 
 def test_what_is_broken_is_named_and_the_rest_is_done(made, tmp_path):
@@ -403,13 +510,16 @@ def test_what_is_broken_is_named_and_the_rest_is_done(made, tmp_path):
     (tmp_path / "cut.png").write_bytes((tmp_path / "good.png").read_bytes()[:900])
     Image.new("RGB", (1, 1)).save(tmp_path / "dot.png")
     (tmp_path / "folder.png").mkdir()
-    bad = [tmp_path / f"{name}.png" for name in ("empty", "cut", "dot", "folder", "nowhere")]
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    bad = [tmp_path / f"{name}.png" for name in ("empty", "cut", "dot", "folder", "nowhere", "loop", "long" * 70)]
     out = tmp_path / "o"
     done = invoke("detect", *bad, tmp_path / "good.png", "--model", made.folder, "--out", out)
     assert done.exit_code == 1
     for path in bad:
         assert str(path) in done.output
-    assert files(out) == ["detections.json", "good.png"]
+    assert f"{tmp_path / 'folder.png'} is no file." in done.output
+    assert f"{tmp_path / 'nowhere.png'} is missing." in done.output
+    assert files(out) == ["detections.json", "good-detected.png"]
     assert len(json.loads((out / "detections.json").read_text())) == 1
 
 
@@ -436,7 +546,7 @@ def test_detect_refuses_what_cannot_be(made, tmp_path):
 
 def test_top_limits_what_is_shown(made, tmp_path):
     loose = dataclasses.replace(made.heads, thresholds=torch.tensor([-9.0, -9.0]))
-    save_detector(tmp_path / "m", "squeezenet", made.weights, "pooled", 500, 0.3, loose)
+    save_detector(tmp_path / "m", dataclasses.replace(made.detector, heads=loose))
     picture().save(tmp_path / "x.png")
     counts = []
     for top in (1, 3, 1000):
@@ -451,14 +561,15 @@ def test_top_limits_what_is_shown(made, tmp_path):
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory, patched):
     folder = tmp_path_factory.mktemp("reproduced")
-    make_detection_devkit(folder / "data")
+    make_detection_devkit(folder / "data", 14, 10, ("car", "cat"), size=(100, 70))
     make_weights(folder / "w.npz")
     patched.setenv("DIRECTLOSS_CACHE", str(folder / "cache"))
     patched.setattr(detection, "COMPONENTS", 48)
+    patched.setattr(detection, "QUICK", ("car", "cat"))
     patched.setattr(detection, "STRENGTHS", dict.fromkeys(detection.STRENGTHS, (1.0,)))  # few settings, for speed
     kept_images.cache_clear()
     line = ["reproduce", "detection", "--root", folder / "data", "--weights", folder / "w.npz", "--seeds", 1]
-    line += ["--jobs", 1, "--boxes", 60, "--batch", 32, "--out", folder / "runs"]
+    line += ["--jobs", 1, "--images", 20, "--boxes", 40, "--batch", 32, "--out", folder / "runs"]
     done = invoke(*line)
     assert done.exit_code == 0, done.output
     return SimpleNamespace(folder=folder, line=line, output=done.output)
@@ -469,47 +580,52 @@ def test_the_command_goes_from_a_devkit_to_table_2_and_detectors(reproduced):
     assert "Table 2 of the paper, and ours" in page
     assert "Table 2 of the paper, and ours" in reproduced.output
     assert "| pos-AP, the paper | 0.485 | 0.403 |" in reproduced.output
-    assert page.count("data:image/jpeg;base64,") >= 6
+    assert page.count("data:image/jpeg;base64,") >= 4
     assert "too few runs to say" in page
-    assert "proposals of 40 images; of the objects" in reproduced.output
-    options = "--backbone squeezenet --features pooled --images 40 --boxes 60 --positive 0.5 --negative 0.3 --batch 32"
+    assert "proposals of 20 images; of the objects" in reproduced.output
+    options = "--backbone squeezenet --features pooled --images 20 --boxes 40 --positive 0.5 --negative 0.3 --batch 32"
     assert f"--preset quick --seeds 1 --root DEVKIT --weights FILE {options}" in page
     expected = [f"squeezenet-pooled-{m}-{n}" for m in ("hinge-AP", "pos-AP", "x-ent") for n in (0, 20)]
-    assert files(reproduced.folder / "runs" / "detectors") == sorted(expected)
+    assert files(reproduced.folder / "runs" / "detectors") == ["quick"]
+    assert files(reproduced.folder / "runs" / "detectors" / "quick") == sorted(expected)
 
 
 def test_a_detector_that_was_reproduced_gives_the_scores_of_its_runs(reproduced):
     folder = reproduced.folder / "runs"
-    detector = load_detector(folder / "detectors" / "squeezenet-pooled-pos-AP-0")
-    assert sorted(detector.heads.classes) == ["car", "cat", "person"]
-    assert (detector.boxes, detector.overlap) == (60, detection.SUPPRESSION)
-    every = dataclasses.replace(detector, heads=dataclasses.replace(detector.heads, thresholds=torch.full((3,), -1e9)))
+    detector = load_detector(folder / "detectors" / "quick" / "squeezenet-pooled-pos-AP-0")
+    assert detector.heads.classes == ("car", "cat")
+    assert (detector.boxes, detector.overlap) == (40, detection.SUPPRESSION)
+    every = dataclasses.replace(detector, heads=dataclasses.replace(detector.heads, thresholds=torch.full((2,), -1e9)))
     scenes = {scene.name: scene for scene in read_scenes(reproduced.folder / "data", "val")}
     checked = 0
     for path in (folder / "detection" / "quick").glob("pos-AP-0-*.json"):
         run = json.loads(path.read_text())
         if run["config"]["noise"] == 0:
             number = detector.heads.classes.index(run["config"]["category"])
-            assert float(detector.heads.thresholds[number]) == pytest.approx(run["result"]["threshold"], abs=1e-5)
+            size = np.linalg.norm(np.frombuffer(base64.b64decode(run["result"]["weights"]), "<f4")[:-1])
+            threshold = run["result"]["threshold"] / size
+            assert float(detector.heads.thresholds[number]) == pytest.approx(threshold, abs=1e-5)
             for shown in run["result"]["pictures"]["best"]:
                 found = every(read_image(scenes[shown["name"]].path), 10_000)
                 box = (shown["box"][0] + 1, shown["box"][1] + 1, *shown["box"][2:])
                 (score,) = [f.score for f in found if (f.name, f.box) == (run["config"]["category"], box)]
-                assert score == pytest.approx(shown["score"], abs=0.02 * max(1, abs(score)))
+                assert score == pytest.approx(shown["score"] / size, abs=0.02 * max(1, abs(score)))
+                assert abs(score) < 50
                 checked += 1
-    assert checked >= 3
+    assert checked >= 2
 
 
 def test_a_detector_that_was_reproduced_serves_detect(reproduced, tmp_path):
     scene = read_scenes(reproduced.folder / "data", "val")[0]
-    model = reproduced.folder / "runs" / "detectors" / "squeezenet-pooled-pos-AP-20"
+    model = reproduced.folder / "runs" / "detectors" / "quick" / "squeezenet-pooled-pos-AP-20"
     done = invoke("detect", scene.path, "--model", model, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
-    assert files(tmp_path / "o") == sorted([f"{scene.name}.png", "detections.json"])
+    assert files(tmp_path / "o") == sorted([f"{scene.name}-detected.png", "detections.json"])
 
 
-def test_the_second_call_runs_nothing(reproduced):
+def test_the_second_call_runs_nothing(reproduced, monkeypatch):
     folder = reproduced.folder
+    monkeypatch.setattr("directloss.cli._write_report", lambda *options: None)
 
     def state():
         places = [*(folder / "cache").rglob("*"), *(folder / "runs" / "detection").rglob("*.json")]
@@ -518,22 +634,56 @@ def test_the_second_call_runs_nothing(reproduced):
     before = state()
     done = invoke(*reproduced.line)
     assert done.exit_code == 0, done.output
-    assert "all 18 runs are in" in done.output
+    assert "all 12 runs are in" in done.output
     assert state() == before
-    for model in (folder / "runs" / "detectors").iterdir():
+    for model in (folder / "runs" / "detectors" / "quick").iterdir():
         load_detector(model)
+
+
+def test_there_are_no_detectors_before_all_runs_of_the_source_are_there(reproduced, tmp_path):
+    store = Store(tmp_path / "detection" / "quick", "detection", detection.EXPERIMENT.version)
+    shutil.copytree(reproduced.folder / "runs" / "detection" / "quick", store.folder)
+    runs = store.runs()
+    given = next(iter(runs.values())).config["source"]
+    source = detection.Source(**{**given, "keys": tuple(given["keys"])})
+    victim = min(runs)
+    victim.rename(tmp_path / "away")
+    cli._export("detection", "quick", tmp_path, 1, source)
+    assert not (tmp_path / "detectors").exists()
+    (tmp_path / "away").rename(victim)
+    cli._export("detection", "quick", tmp_path, 2, source)  # of the second seed there are none
+    cli._export("detection", "quick", tmp_path, 1, dataclasses.replace(source, boxes=39))
+    assert not (tmp_path / "detectors").exists()
+    cli._export("detection", "quick", tmp_path, 1, source)
+    assert len(files(tmp_path / "detectors" / "quick")) == 6
+
+
+def test_jobs_reach_the_search_and_a_process_that_is_killed_in_it_is_told(reproduced, monkeypatch):
+    asked = []
+
+    def killed(paths, jobs, after):
+        asked.append(jobs)
+        raise TerminatedWorkerError("A worker process managed by the executor was unexpectedly terminated.")
+
+    monkeypatch.setattr(detection, "proposals", killed)
+    line = [*reproduced.line]
+    line[line.index("--jobs") + 1] = 2
+    done = invoke(*line)
+    assert done.exit_code == 2
+    assert asked == [2]
+    told = " ".join(done.output.split())
+    assert "A process was killed, perhaps for want of memory; try fewer --jobs. The rest is kept." in told
+    assert "Traceback" not in done.output
 
 
 @pytest.mark.parametrize("name", BACKBONES)
 def test_every_backbone_and_way_serves_a_detector(name, tmp_path, patched):
-    weights = make_weights(tmp_path / "w.npz", name)
-    features = {"alexnet": 9216, "squeezenet": 4608}[name]
+    network = BACKBONES[name]().eval()
+    load_weights(network, make_weights(tmp_path / "w.npz", name))
+    features = network.channels * network.cells**2
+    assert features == {"alexnet": 9216, "squeezenet": 4608}[name]
+    heads = ClassHeads(("car",), torch.ones(features, 1), torch.zeros(1), torch.full((1,), -1e6))
+    save_detector(tmp_path / "model", Detector(network, "pooled", 3, 0.3, heads))
+    detector = load_detector(tmp_path / "model")
     for way in regions.WAYS:
-        heads = Heads(("car",), torch.ones(features, 1), torch.zeros(1), torch.full((1,), -1e6))
-        save_detector(tmp_path / way, name, weights, way, 3, 0.3, heads)
-        assert load_detector(tmp_path / way)(picture())
-
-
-def test_weights_of_another_backbone_are_refused_and_named(made, tmp_path):
-    damaged(made, tmp_path, {"backbone": "alexnet"})
-    refused(tmp_path, "holds no weights of AlexNet|is unknown", "backbone.npz")
+        assert dataclasses.replace(detector, way=way)(picture())

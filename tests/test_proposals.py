@@ -3,6 +3,7 @@
 import io
 import math
 
+import cv2
 import numpy as np
 import pytest
 from joblib.externals.loky import get_reusable_executor
@@ -132,7 +133,7 @@ def test_one_colour_is_one_box(size):
 
 def test_a_file_is_searched_once(images, cache, searches, monkeypatch):
     first = propose(images[0])
-    assert first.dtype == np.float64
+    assert first.dtype == np.int32
     assert rows(first) == rows(search(picture()))
     assert searches == [(120, 90)]
     assert len(files(cache)) == 1
@@ -142,7 +143,7 @@ def test_a_file_is_searched_once(images, cache, searches, monkeypatch):
 
     monkeypatch.setattr(module, "search", never)
     again = propose(images[0])
-    assert again.dtype == np.float64
+    assert again.dtype == np.int32
     assert rows(again) == rows(first)
     with pytest.raises(AssertionError, match="searched again"):
         propose(images[1])
@@ -218,6 +219,24 @@ def test_an_image_that_is_missing_or_broken_is_named_and_nothing_of_it_is_kept(i
     path.mkdir()
     with pytest.raises(DevkitError, match=r"0\.png cannot be read: Is a directory\."):
         propose(path)
+    assert files(cache) == []
+
+
+def test_opencv_without_its_contrib_modules_says_what_to_install(images, cache, monkeypatch):
+    monkeypatch.delattr(cv2, "ximgproc")
+    for call in (lambda: propose(images[0]), lambda: search(picture())):
+        with pytest.raises(ValueError, match="pip install --force-reinstall opencv-contrib-python-headless"):
+            call()
+    assert files(cache) == []
+
+
+def test_what_opencv_complains_of_names_the_image(images, cache, monkeypatch):
+    def broken():
+        raise cv2.error("(-4:Insufficient memory) Failed to allocate")
+
+    monkeypatch.setattr(cv2.ximgproc.segmentation, "createSelectiveSearchSegmentation", broken)
+    with pytest.raises(DevkitError, match=r"0\.png cannot be searched: .*Failed to allocate"):
+        propose(images[0])
     assert files(cache) == []
 
 

@@ -1,6 +1,10 @@
 """Features of boxes: pooled from maps whose geometry is right, or warped; labels; coordinates; what is kept."""
 
+import errno
+import os
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from directloss.data.voc import DevkitError
 from directloss.vision import kept, regions
 from directloss.vision.backbones import BACKBONES, AlexNet, Backbone, SqueezeNet
 from directloss.vision.boxes import labelled
@@ -20,7 +25,7 @@ from tests.test_pooling import plain as plain_pool
 class Sees(Backbone):
     """Maps are the image itself."""
 
-    stride, offset, cells, width = 1, 0.0, 2, 12
+    stride, offset, margin, channels, cells, width = 1, 0.0, 16, 3, 2, 12
 
     def trunk(self, crops: Tensor) -> Tensor:
         return crops
@@ -41,7 +46,7 @@ class Sees(Backbone):
 class Tiny(Sees):
     """One convolution."""
 
-    stride, offset, cells, width = 16, 0.0, 2, 20
+    stride, offset, margin, channels, cells, width = 16, 0.0, 16, 5, 2, 20
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -106,10 +111,12 @@ def test_pixels_of_maps_are_centred_on_what_they_see(kind):
 def test_maps_reach_every_edge_of_an_image_whatever_its_size(name):
     with torch.device("meta"):
         network = BACKBONES[name]()
-    for side in [*range(2, 50), 600, 990, 1000]:
-        padded = torch.empty(1, 3, side + 2 * regions.MARGIN, side + 2 * regions.MARGIN, device="meta")
-        end = network.offset + network.stride * network.maps(padded).shape[-1]
-        assert network.offset <= regions.MARGIN
+    assert network.offset <= regions.MARGIN
+    for side in [*range(2, 36), 600, 607, *range(984, 1001)]:
+        padded = torch.empty(1, 3, 40, regions.MARGIN + side + network.margin, device="meta")
+        maps = network.maps(padded)
+        assert maps.shape[1] == network.channels
+        end = network.offset + network.stride * maps.shape[-1]
         assert end >= side + regions.MARGIN, f"{side} pixels: {side + regions.MARGIN - end} of them are not seen"
 
 
@@ -121,7 +128,7 @@ def test_boxes_of_a_few_pixels_in_the_corners_of_an_image_have_features(name, si
     width, height = size
     corners = [[1, 1, 3, 3], [width - 2, 1, width, 3], [1, height - 2, 3, height], [width - 2, height - 2, *size]]
     rows = describe(picture(*size), np.array(corners, dtype=float), "pooled", networks[name])
-    assert rows.isfinite().all()
+    torch.testing.assert_close(rows.norm(dim=1), torch.ones(4))
 
 
 def test_a_box_has_the_colours_that_are_in_it(monkeypatch):
@@ -148,7 +155,7 @@ def test_pooled_features_are_means_of_the_maps_of_one_image(name, networks, monk
     network, image = networks[name], picture()
     square = torch.from_numpy(np.asarray(image.resize((110, 82), Image.Resampling.BILINEAR)).copy()).permute(2, 0, 1)
     with torch.inference_mode():
-        maps = network.maps(nn.functional.pad(normalised(square), (16, 16, 16, 16))[None])[0]
+        maps = network.maps(nn.functional.pad(normalised(square), (16, network.margin) * 2)[None])[0]
     boxes = np.concatenate([boxes_in(60, 45, 6), [[1, 1, 60, 45]]])
     expected = []
     for left, top, right, bottom in boxes.tolist():
@@ -270,6 +277,21 @@ def test_a_basis_is_the_same_every_time_and_leaves_the_global_generator_alone():
     assert torch.equal(first.axes, second.axes)
 
 
+def test_a_basis_does_not_hang_on_the_number_of_threads():
+    rows, before = correlated(4000, 500), torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(fit_basis(rows, 64, 0))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    for basis in found[1:]:
+        assert torch.equal(basis.mean, found[0].mean)
+        assert torch.equal(basis.axes, found[0].axes)
+
+
 def test_a_basis_has_no_more_components_than_there_are_rows_or_features():
     assert fit_basis(correlated(5), 8, 0).axes.shape == (40, 5)
     assert fit_basis(correlated(300, 6), 8, 0).axes.shape == (6, 6)
@@ -314,7 +336,8 @@ def test_rows_of_all_boxes_are_kept_image_by_image_in_the_coordinates_of_the_bas
     fitted = fit_basis(sampled, 6, regions.SEED)
     torch.testing.assert_close(basis(sampled).square().sum(), fitted(sampled).square().sum(), rtol=1e-3, atol=0)
     torch.testing.assert_close(basis.mean, sampled.mean(0))
-    assert told == [f"{way} features of some boxes, for their coordinates", f"{way} features of 25 boxes"]
+    some = f"{way} features of some boxes, for their coordinates"
+    assert told == ["reading images", some, f"{way} features of 25 boxes, 0.0 GB"]
     assert {path.suffix for path in kept.location(rows_key).parent.iterdir()} == {".npy", ".lock"}
 
 
@@ -346,6 +369,9 @@ def test_keys_depend_on_images_boxes_way_weights_sample_and_components_and_on_no
     found.append(call(images, made_by={"weights": "w", "backbone": "tiny"}))
     found.append(call(images, sample=(0, 1)))
     found.append(call(images, components=5))
+    wider = Tiny()
+    wider.margin = 32
+    found.append(call(images, network=wider))
     assert len({keys[1] for keys in found}) == len(found)
     assert len({keys[2] for keys in found}) == len(found)
 
@@ -360,7 +386,7 @@ def test_it_goes_on_after_the_last_whole_image_and_gives_the_same_bytes(images, 
 
     def say(text):
         def heard(share):
-            if text.endswith("of 25 boxes") and round(share * 25) >= sum(sizes[:after]):
+            if "of 25 boxes" in text and round(share * 25) >= sum(sizes[:after]):
                 raise StopError
 
         return heard
@@ -398,9 +424,41 @@ def test_an_image_that_breaks_on_the_way_is_named_and_what_was_done_is_kept(imag
 def test_a_box_outside_of_its_image_is_an_error_that_names_the_image(images):
     boxes = [some.copy() for some in images[1]]
     boxes[1][0] = [500, 500, 600, 600]
-    with pytest.raises(ValueError, match="outside") as caught:
-        call((images[0], boxes))
-    assert str(images[0][1]) in str(caught.value)
+    for sample in ((0, 2), (1, 2)):  # whether it is met on the way to the basis or after
+        with pytest.raises(DevkitError, match="outside") as caught:
+            call((images[0], boxes), sample=sample)
+        assert str(caught.value).startswith(f"{images[0][1]}: ")
+
+
+def test_a_full_disk_is_an_error_and_the_next_call_succeeds(images, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full, raising=False)
+        with pytest.raises(OSError, match="No space left on device"):
+            call(images)
+    keys = call(images)
+    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "other"))
+    assert call(images) == keys
+    for key in keys:
+        ours, theirs = (tmp_path / folder / "features" / f"{key}.npy" for folder in ("cache", "other"))
+        assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_two_at_once_fit_one_basis(images, monkeypatch):
+    fitted = []
+
+    def slow(*arguments):
+        fitted.append(arguments)
+        time.sleep(0.3)
+        return fit_basis(*arguments)
+
+    monkeypatch.setattr(regions, "fit_basis", slow)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (done.result() for done in [pool.submit(call, images) for _ in range(2)])
+    assert first == second
+    assert len(fitted) == 1
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

@@ -286,7 +286,7 @@ def scenes(devkit):
     (devkit / "ImageSets" / "Main" / "train.txt").write_text(f"{B}\n\n{A}  1\n{A} -1\n")
     hard = box(8.25, 2, 20, 10).replace("<bndbox>", "<difficult> 1\n</difficult><bndbox>")
     easy = box(1, 1, 7.5, 10).replace("<bndbox>", "<difficult>0</difficult><truncated>1</truncated><bndbox>")
-    dog = box(2, 2, 3, 3).replace("person", "dog")
+    dog = box(2, 2, 3, 3).replace("person", " dog\n")
     (devkit / "Annotations" / f"{A}.xml").write_text(
         annotation(hard, dog, box(1, 1, 9, 9).replace("son", "sona"), easy)
     )

@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -341,7 +342,7 @@ def detect(
     except (ValueError, OSError) as error:
         raise _refuse(str(error)) from None
     rows, bad = [], 0
-    taken = {path.resolve() for path in images}  # no drawing may replace what is to be drawn
+    taken = {os.path.realpath(path) for path in images}  # no drawing may replace what is to be drawn
     try:
         with _steps() as say:
             heard = say("detecting")
@@ -349,16 +350,16 @@ def detect(
                 try:
                     image = upright(read_image(path))
                     found = detector(image, top)
-                except ValueError as error:
+                except (ValueError, OSError) as error:
                     bad += 1
                     text = str(error) if str(path) in str(error) else f"{path}: {error}"
                     errors.print(text, style="red", markup=False, highlight=False)
                 else:
                     name, again = f"{path.stem}-detected.png", 1
-                    while (out / name).resolve() in taken:
+                    while os.path.realpath(out / name) in taken:
                         again += 1
                         name = f"{path.stem}-detected-{again}.png"
-                    taken.add((out / name).resolve())
+                    taken.add(os.path.realpath(out / name))
                     buffer = io.BytesIO()
                     draw(image, found).save(buffer, format="PNG")
                     write_whole(out / name, buffer.getvalue())
@@ -372,7 +373,8 @@ def detect(
         raise _refuse(str(error)) from None
     for row in rows:
         told = ", ".join(f"{box['class']} {box['score']:.2f}" for box in row["boxes"]) or "nothing"
-        console.print(f"{row['image']}: {told}", soft_wrap=True, highlight=False, markup=False)
+        image = row["image"].encode(errors="backslashreplace").decode()  # a name may be no UTF-8
+        console.print(f"{image}: {told}", soft_wrap=True, highlight=False, markup=False)
     if rows:
         console.print(f"Drawn images and detections.json: {out}", soft_wrap=True)
     if bad:

@@ -326,13 +326,12 @@ def export(runs: Sequence[Run], folder: Path) -> list[Path]:
         some = sorted(some, key=lambda run: CLASSES.index(run.config["category"]))
         classes = [run.config["category"] for run in some]
         heads = np.stack([np.frombuffer(base64.b64decode(run.result["weights"]), dtype="<f4") for run in some])
+        heads = heads.astype(np.float64)  # lengths of large ones are no float32
         thresholds = np.array([run.result["threshold"] for run in some])
         if not np.isfinite([*heads.ravel(), *thresholds]).all():
             continue  # a head is lost
-        sizes = np.linalg.norm(heads[:, :-1], axis=1).clip(
-            1e-30
-        )  # components are of order one: so are scores after this
-        scaled = torch.from_numpy(heads / sizes[:, None])
+        sizes = np.linalg.norm(heads[:, :-1], axis=1).clip(1e-30)  # components are of order one: so are scores then
+        scaled = torch.from_numpy(heads / sizes[:, None]).float()
         made = ClassHeads.of(classes, kept_basis(basis_key), scaled, (thresholds / sizes).tolist())
         name = f"{source['backbone']}-{source['features']}-{method}-{100 * noise:.0f}"
         network = kept_weights(source["backbone"], weights_key, 0)

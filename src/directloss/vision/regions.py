@@ -81,15 +81,17 @@ class Basis:
 
 def fit_basis(rows: Tensor, components: int, seed: int) -> Basis:
     """The coordinates in which rows vary most. All are scaled alike: gradient descent sees a mere rotation."""
-    mean = rows.mean(0)
     components = min(components, *rows.shape)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # so that it does not hang on how many there are
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        _, _, axes = torch.svd_lowrank(rows - mean, q=components, niter=3)
-    torch.set_num_threads(threads)
-    size = ((rows - mean) @ axes).square().mean().sqrt().clamp_min(1e-9)
+    try:
+        mean = rows.mean(0)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            _, _, axes = torch.svd_lowrank(rows - mean, q=components, niter=3)
+        size = ((rows - mean) @ axes).square().mean().sqrt().clamp_min(1e-9)
+    finally:
+        torch.set_num_threads(threads)
     return Basis(mean, axes / size)
 
 
@@ -118,11 +120,12 @@ def compute(
     if not location(boxes_key).exists():
         _write(boxes_key, np.concatenate(boxes).astype(np.float32))
     location(basis_key).parent.mkdir(parents=True, exist_ok=True)
-    with alone(location(basis_key)):  # rows and basis must belong together
-        if not location(basis_key).exists():
-            heard = say(f"{way} features of some boxes, for their coordinates")
-            basis = fit_basis(_sampled(paths, boxes, way, network, sample, heard), components, SEED)
-            _write(basis_key, torch.cat([basis.mean[:, None], basis.axes], 1).numpy())
+    if not location(basis_key).exists():
+        with alone(location(basis_key)):  # rows and basis must belong together
+            if not location(basis_key).exists():
+                heard = say(f"{way} features of some boxes, for their coordinates")
+                basis = fit_basis(_sampled(paths, boxes, way, network, sample, heard), components, SEED)
+                _write(basis_key, torch.cat([basis.mean[:, None], basis.axes], 1).numpy())
     basis = kept_basis(basis_key)
 
     def load(start: int, end: int) -> tuple[int, Any]:
