@@ -324,6 +324,17 @@ def data(
     console.print(f"{find_devkit(root)} is the official action task: {told}.", soft_wrap=True, highlight=False)
 
 
+def _free_name(image: Path, out: Path, taken: set[str]) -> str:
+    """What to call the drawing of an image so that it replaces nothing that is taken; it then is."""
+    stem, again = image.stem[:80], 1
+    name = f"{stem}-detected.png"
+    while os.path.realpath(out / name) in taken:
+        again += 1
+        name = f"{stem}-detected-{again}.png"
+    taken.add(os.path.realpath(out / name))
+    return name
+
+
 @app.command()
 def detect(
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="JPEG or PNG.")],
@@ -343,6 +354,8 @@ def detect(
         raise _refuse(str(error)) from None
     rows, bad = [], 0
     taken = {os.path.realpath(path) for path in images}  # no drawing may replace what is to be drawn
+    if os.path.realpath(out / "detections.json") in taken:
+        raise _refuse(f"{out / 'detections.json'} is to be drawn and would be replaced. Name another --out.")
     try:
         with _steps() as say:
             heard = say("detecting")
@@ -355,11 +368,7 @@ def detect(
                     text = str(error) if str(path) in str(error) else f"{path}: {error}"
                     errors.print(text, style="red", markup=False, highlight=False)
                 else:
-                    name, again = f"{path.stem}-detected.png", 1
-                    while os.path.realpath(out / name) in taken:
-                        again += 1
-                        name = f"{path.stem}-detected-{again}.png"
-                    taken.add(os.path.realpath(out / name))
+                    name = _free_name(path, out, taken)
                     buffer = io.BytesIO()
                     draw(image, found).save(buffer, format="PNG")
                     write_whole(out / name, buffer.getvalue())
