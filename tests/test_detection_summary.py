@@ -129,6 +129,19 @@ def test_the_rules_choose_by_images_held_out_for_every_class_or_for_all(summary)
     assert values[by_class, "car"] == values[for_all, "car"]
 
 
+def test_a_given_strength_leaves_the_rest_to_be_chosen_by_class(summary):
+    (table,) = (table for table in summary.tables if table.title.startswith("By strength"))
+    assert table.header[0] == "strength"
+    assert [row[0] for row in table.rows] == ["1", "10"]
+    mean = sum(0.01 * CLASSES.index(of) for of in CATEGORIES) / 3 + 0.001
+    columns = dict(zip(table.header, zip(*table.rows, strict=True), strict=True))
+    for method, noise in itertools.product(LEVEL, (0.0, 0.2)):
+        value = LEVEL[method] - noise + mean
+        of_one, of_ten = columns[f"{method}, {noise:.0%}"]
+        assert of_one == f"{value - 0.2 / 3:.3f} ± 0.001"  # car takes the first setting, the others the second
+        assert of_ten == f"{value + 0.1:.3f} ± 0.001"  # there is no other
+
+
 def test_records_are_complete_and_well_formed(summary):
     found = {}
     for record in summary.records:
@@ -145,6 +158,10 @@ def test_records_are_complete_and_well_formed(summary):
     } | {
         (method, noise, variant, None, "pos-AP_minus_this")
         for method, noise, variant in itertools.product(METHODS[:3], (0.0, 0.2), variants)
+    }
+    expected |= {
+        (method, noise, f"{NAME}: strength {strength}", None, "test_ap")
+        for method, noise, strength in itertools.product(LEVEL, (0.0, 0.2), ("1", "10"))
     }
     assert found.keys() == expected
     difference = found["x-ent", 0.2, variants[1], None, "pos-AP_minus_this"]

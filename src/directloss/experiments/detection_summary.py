@@ -267,7 +267,8 @@ class _SetUp:
                 method: {
                     of: fmean(values.values()) for of in self.categories if (values := self._values(of, noise, method))
                 }
-                for method in self.methods
+                for method in PAPER
+                if method in self.methods
             }
             title = f"{noise:.0%} flipped: AP by class, {variant}"
             found.append(bars(f"{self.stem}-classes-{100 * noise:.0f}", title, groups, "AP on the test images"))
