@@ -479,3 +479,13 @@ def test_a_basis_comes_back(images):
     assert isinstance(basis, Basis)
     assert (basis.mean.shape, basis.axes.shape) == ((20,), (20, 6))
     assert basis.axes.dtype == torch.float32
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 9])
+def test_rows_are_taken_in_the_order_asked_for(tmp_path, monkeypatch, count):
+    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
+    monkeypatch.setattr(kept, "TAKEN", 2)
+    kept.keep("k", (9, 2), np.float16, [9], lambda start, end: np.arange(18).reshape(9, 2), lambda rows: rows)
+    places = np.random.default_rng(0).permutation(9)[:count]
+    found = kept.take("k", places)
+    assert found.tolist() == [[2 * k, 2 * k + 1] for k in places.tolist()]

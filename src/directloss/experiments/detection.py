@@ -22,7 +22,7 @@ from ..vision.boxes import suppress
 from ..vision.detector import ClassHeads, Detector, save_detector
 from ..vision.evaluation import Curve, Detections, evaluate
 from ..vision.features import keep_weights, kept_weights
-from ..vision.kept import open_kept
+from ..vision.kept import open_kept, take
 from ..vision.proposals import proposals, recall
 from ..vision.regions import WAYS, compute, kept_basis
 from .detection_data import PARTS, Images, keep_images, kept_images, pick, shown
@@ -191,7 +191,7 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
     generator = torch.Generator().manual_seed(1000 * CLASSES.index(config.category) + config.seed)
     rows, truth = _training_set(images.labels(config.category, boxes, source.positive, source.negative), generator)
     target = flip_labels(truth, config.noise, generator)
-    inputs = torch.from_numpy(open_kept(rows_key, "detection")[rows]).float()
+    inputs = torch.from_numpy(take(rows_key, rows, "detection")).float()
     heads = Heads(len(config.settings), (inputs.shape[1], 1), "small", torch.Generator().manual_seed(config.seed))
     dead = train(
         heads, losses(config.method, config.settings), inputs, target,

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..files import cache_folder, write_whole
 
-__all__ = ["alone", "keep", "key_of", "location", "open_kept"]
+__all__ = ["alone", "keep", "key_of", "location", "open_kept", "take"]
 
 Loaded = TypeVar("Loaded")
+TAKEN = 2048  # rows under one mapping
 
 
 def key_of(**facts: Any) -> str:
@@ -123,3 +125,9 @@ def open_kept(key: str, what: str = "actions") -> Any:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} is damaged ({error}). Remove it; the same command computes it again.") from None
+
+
+def take(key: str, places: NDArray[np.int64], what: str = "actions") -> NDArray[Any]:
+    """Rows of the array under a key, in memory. Each brings its neighbours with it, so no mapping outlives a few."""
+    parts = np.array_split(places, max(1, len(places) // TAKEN))
+    return np.concatenate([open_kept(key, what)[part] for part in parts])
