@@ -62,7 +62,7 @@ def test_tables_of_the_readme_are_those_of_the_results():
 def published():
     """What the published records say: means with their spread, and differences with their standard errors."""
     found = set()
-    for name in ("synthetic", "label-noise", "separable", "actions", "detection"):
+    for name in ("synthetic", "label-noise", "separable", "actions", "detection", "detection-features"):
         for record in json.loads((ROOT / "results" / f"{name}.json").read_text()):
             if record["metric"].endswith("_minus_this"):
                 found.add(f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−"))
