@@ -18,9 +18,14 @@ from .summary import (
     choices_table,
     claim,
     compare,
+    compare_whole,
+    means_over,
     noise_table,
+    of_class,
     records,
+    records_by_class,
     restricted,
+    told_apart,
     with_usual,
 )
 from .sweep import Choice, choose
@@ -58,11 +63,7 @@ def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
         what = f"{run.config['head']} head" if source["train"] == "head" else f"fine-tuned: {source['train']}"
         made_from = hashlib.sha256("".join(source[key] for key in ("features", "labels", "weights")).encode())
         found.setdefault((f"{source['backbone']}, {what}", made_from.hexdigest()[:6]), []).append(run)
-    names = [name for name, _ in found]
-    return {
-        name if names.count(name) == 1 else f"{name} (data and weights {digest})": some
-        for (name, digest), some in found.items()
-    }
+    return told_apart(found)
 
 
 def _chosen(run: Run, rule: str) -> tuple[Run, Choice]:
@@ -79,25 +80,6 @@ def _outcomes(runs: Iterable[Run], variant: str, rule: str) -> Outcomes:
         allowed, choice = _chosen(run, rule)
         key = variant, run.config["noise"], run.config["method"]
         found.setdefault(key, {})[run.config["action"], run.config["seed"]] = choice.value(allowed.result, "test")
-    return found
-
-
-def _means(outcomes: Outcomes, actions: Sequence[str]) -> Outcomes:
-    """The mean over classes by seed, of seeds that have all of them."""
-    found: Outcomes = {}
-    for key, values in outcomes.items():
-        for seed in sorted({seed for _, seed in values}):
-            if all((action, seed) in values for action in actions):
-                found.setdefault(key, {})[seed] = fmean(values[action, seed] for action in actions)
-    return found
-
-
-def _by_class(outcomes: Outcomes, action: str) -> Outcomes:
-    found: Outcomes = {}
-    for key, values in outcomes.items():
-        for (of, seed), value in values.items():
-            if of == action:
-                found.setdefault(key, {})[seed] = value
     return found
 
 
@@ -196,19 +178,12 @@ class _SetUp:
         self.pairs: Outcomes = {}
         for rule in RULES:
             self.pairs |= _outcomes(self.runs, f"{name}: {rule}", rule)
-        self.means = _means(self.pairs, self.actions)
+        self.means = means_over(self.actions, self.pairs)
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
-        found = records("actions", "test_ap", self.means)
-        for action in self.actions:
-            of_class = records("actions", "test_ap", _by_class(self.pairs, action))
-            found += [record._replace(class_=ACTIONS[action]) for record in of_class]
-        for variant, noise, other in self.pairs:
-            for one in compare(self.pairs, variant, noise, "pos-AP", other, other) if other != "pos-AP" else []:
-                numbers = round(one.mean, 6), round(one.error * one.n**0.5, 6), one.n
-                found.append(Record("actions", other, noise, variant, None, "pos-AP_minus_this", *numbers))
-        return found
+        in_words = {action: ACTIONS[action] for action in self.actions}
+        return records("actions", "test_ap", self.means) + records_by_class("actions", in_words, self.pairs)
 
     def claims(self) -> list[Claim]:
         """Robustness against x-ent and hinge-AP; the goal: the paper's row, and first of all from 20 % on."""
@@ -241,14 +216,10 @@ class _SetUp:
         return found
 
     def _differences(self, variant: str, other: str, levels: Sequence[float]) -> list[Comparison]:
-        """Over classes and seeds; none where a class is missing or there are fewer than three seeds."""
-        found = []
-        for noise in levels:
-            both = [self.pairs.get((variant, noise, method), {}).keys() for method in ("pos-AP", other)]
-            seeds = {seed for _, seed in both[0]}
-            if len(seeds) >= 3 and both[0] == both[1] and len(both[0]) == len(seeds) * len(self.actions):
-                found += compare(self.pairs, variant, noise, "pos-AP", other, f"pos-AP − {other} at {noise:.0%}")
-        return found
+        """Over classes and seeds, where they are complete."""
+        return [
+            one for noise in levels for one in compare_whole(self.actions, self.pairs, variant, noise, "pos-AP", other)
+        ]
 
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level in the paper's protocol; what was chosen."""
@@ -274,10 +245,10 @@ class _SetUp:
         for other in ("x-ent", "hinge-AP"):
             rows = []
             for action in self.actions:
-                of_class = _by_class(self.pairs, action)
+                of_this = of_class(action, self.pairs)
                 cells = []
                 for noise in self.levels:
-                    (one,) = compare(of_class, variant, noise, "pos-AP", other, "") or (None,)
+                    (one,) = compare(of_this, variant, noise, "pos-AP", other, "") or (None,)
                     cells.append(f"{one.mean:+.3f} ± {one.error:.3f}".replace("-", "−") if one else "–")
                 rows.append([ACTIONS[action], *cells])
             header = ["class", *(f"{noise:.0%}" for noise in self.levels)]
@@ -328,7 +299,7 @@ class _SetUp:
             for other in ("x-ent", "hinge-AP"):
                 group = groups[f"pos-AP − {other}"] = {}
                 for action in self.actions:
-                    for one in compare(_by_class(self.pairs, action), variant, 0.2, "pos-AP", other, ""):
+                    for one in compare(of_class(action, self.pairs), variant, 0.2, "pos-AP", other, ""):
                         group[ACTIONS[action]] = one.mean
             title = f"What pos-AP gains at 20 % flipped labels, class by class, {variant}"
             found.append(bars(f"{stem}-classes", title, groups, "difference in AP"))
@@ -337,7 +308,7 @@ class _SetUp:
     def _series(self, curves: Curves) -> dict[str, Series]:
         """By method the curve of the mean over classes, with its spread over seeds."""
         points: dict[str, dict[float, list[float]]] = {}
-        for (_, x, method), by_seed in _means(curves, self.actions).items():
+        for (_, x, method), by_seed in means_over(self.actions, curves).items():
             points.setdefault(method, {})[x] = list(by_seed.values())
         return {method: series(points[method]) for method in self.methods if method in points}
 

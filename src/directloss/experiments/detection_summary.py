@@ -8,9 +8,24 @@ from typing import Any
 
 from ..data.voc import CLASSES
 from .detection_pictures import gallery
-from .experiment import Claim, Comparison, Figure, Record, Run, Summary, Table
+from .experiment import Claim, Figure, Record, Run, Summary, Table
 from .figures import Series, bars, lines, series
-from .summary import USUAL, USUAL_NOTE, Outcomes, cell, choices_table, claim, compare, noise_table, records
+from .summary import (
+    USUAL,
+    USUAL_NOTE,
+    Outcomes,
+    cell,
+    choices_table,
+    claim,
+    compare,
+    compare_whole,
+    means_over,
+    noise_table,
+    of_class,
+    records,
+    records_by_class,
+    told_apart,
+)
 from .sweep import Choice
 
 __all__ = ["PAPER", "RULES", "summarise"]
@@ -41,11 +56,7 @@ def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
             name += f", overlaps {source['positive']:g} and {source['negative']:g}"
         digest = hashlib.sha256("".join(source["keys"]).encode()).hexdigest()[:6]
         found.setdefault((name, digest), []).append(run)
-    names = [name for name, _ in found]
-    return {
-        name if names.count(name) == 1 else f"{name} (data and weights {digest})": some
-        for (name, digest), some in found.items()
-    }
+    return told_apart(found)
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
@@ -122,8 +133,8 @@ class _SetUp:
                 means = [fmean(values) for values in zip(*(held_out for _, held_out, _ in rows), strict=True)]
                 for_all = self.pairs.setdefault((f"{name}: {RULES[1]}", noise, method), {})
                 for_all |= {(category, seed): fmean(test[k] for k in _best(means)) for category, _, test in rows}
-        self.means = self._means(self.pairs)
-        self.by_strength = self._means(self._restricted())
+        self.means = means_over(self.categories, self.pairs)
+        self.by_strength = means_over(self.categories, self._restricted())
 
     def _restricted(self) -> Outcomes:
         """Test AP of every class and seed when the strength is given and only the rest is chosen, class by class."""
@@ -137,35 +148,10 @@ class _SetUp:
                 found.setdefault(key, {})[at] = fmean(test[k] for k in _best(held_out))
         return found
 
-    def _means(self, pairs: Outcomes) -> Outcomes:
-        """The mean over classes by seed, of seeds that have all of them."""
-        found: Outcomes = {}
-        for key, values in pairs.items():
-            for seed in sorted({seed for _, seed in values}):
-                if all((of, seed) in values for of in self.categories):
-                    found.setdefault(key, {})[seed] = fmean(values[of, seed] for of in self.categories)
-        return found
-
-    def _of(self, category: str) -> Outcomes:
-        """Of one class, by seed."""
-        found: Outcomes = {}
-        for key, values in self.pairs.items():
-            for (of, seed), value in values.items():
-                if of == category:
-                    found.setdefault(key, {})[seed] = value
-        return found
-
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
         found = records("detection", "test_ap", self.means | self.by_strength)
-        for category in self.categories:
-            of_class = records("detection", "test_ap", self._of(category))
-            found += [record._replace(class_=category) for record in of_class]
-        for variant, noise, other in self.pairs:
-            for one in compare(self.pairs, variant, noise, "pos-AP", other, other) if other != "pos-AP" else []:
-                numbers = round(one.mean, 6), round(one.error * one.n**0.5, 6), one.n
-                found.append(Record("detection", other, noise, variant, None, "pos-AP_minus_this", *numbers))
-        return found
+        return found + records_by_class("detection", {of: of for of in self.categories}, self.pairs)
 
     def claims(self) -> list[Claim]:
         """What the paper's Table 2 says, by rule of choosing."""
@@ -178,7 +164,9 @@ class _SetUp:
                 ("(ours) With 20 % flipped labels pos-AP is ahead of x-ent", (("pos-AP", "x-ent", 0.2),)),
             ):
                 compared = [
-                    one for ahead, behind, noise in pairs for one in self._compare(variant, ahead, behind, noise)
+                    one
+                    for ahead, behind, noise in pairs
+                    for one in compare_whole(self.categories, self.pairs, variant, noise, ahead, behind)
                 ]
                 found.append(claim(f"{says} ({variant}).", compared, len(pairs)))
             collapse = self.means.get((variant, 0.2, "hinge-AP"), {})
@@ -195,14 +183,6 @@ class _SetUp:
             found.append(claim(f"{says} ({variant}).", compared, 1))
         return found
 
-    def _compare(self, variant: str, ahead: str, behind: str, noise: float) -> list[Comparison]:
-        """Over classes and seeds; none where a class is missing or there are fewer than three seeds."""
-        both = [self.pairs.get((variant, noise, method), {}).keys() for method in (ahead, behind)]
-        seeds = {seed for _, seed in both[0]}
-        if len(seeds) < 3 or both[0] != both[1] or len(both[0]) != len(seeds) * len(self.categories):
-            return []
-        return compare(self.pairs, variant, noise, ahead, behind, f"{ahead} − {behind} at {noise:.0%}")
-
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level; the data; what was chosen."""
         note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE} {USUAL_NOTE}"
@@ -216,7 +196,10 @@ class _SetUp:
         for noise in self.levels:
             variant = f"{self.name}: {RULES[0]}"
             rows = [
-                [category, *(cell(self._of(category).get((variant, noise, m), {}).values()) for m in self.methods)]
+                [
+                    category,
+                    *(cell(of_class(category, self.pairs).get((variant, noise, m), {}).values()) for m in self.methods),
+                ]
                 for category in self.categories
             ]
             rows.append(["mean", *(cell(self.means.get((variant, noise, m), {}).values()) for m in self.methods)])
@@ -291,7 +274,7 @@ class _SetUp:
             yield self._precision(f"{self.stem}-{category}-{100 * noise:.0f}", title, noise, [category])
 
     def _values(self, category: str, noise: float, method: str) -> dict[Any, float]:
-        return self._of(category).get((f"{self.name}: {RULES[0]}", noise, method), {})
+        return of_class(category, self.pairs).get((f"{self.name}: {RULES[0]}", noise, method), {})
 
     def _looked_at(self) -> list[str]:
         """The classes with the highest, the median and the lowest AP of pos-AP on clean labels."""

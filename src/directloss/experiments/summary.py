@@ -1,9 +1,9 @@
 """From runs to numbers: means with their spread, paired differences, verdicts, tables."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import sqrt
-from statistics import mean, stdev
+from statistics import fmean, mean, stdev
 from typing import Any
 
 from .experiment import Claim, Comparison, Record, Run, Table
@@ -21,9 +21,14 @@ __all__ = [
     "claim",
     "collect",
     "compare",
+    "compare_whole",
+    "means_over",
     "noise_table",
+    "of_class",
     "records",
+    "records_by_class",
     "restricted",
+    "told_apart",
     "with_usual",
 ]
 
@@ -153,3 +158,56 @@ def choices_table(title: str, runs: Sequence[Run], chosen: Callable[[Run], Choic
     ]
     note = "At an edge: share of runs whose strength / step size is the smallest or largest that was tried."
     return Table(title, header, rows, note)
+
+
+def told_apart(found: Mapping[tuple[str, str], list[Run]]) -> dict[str, list[Run]]:
+    """Runs by name and digest of their data, under the name alone where that says enough."""
+    names = [name for name, _ in found]
+    return {
+        name if names.count(name) == 1 else f"{name} (data and weights {digest})": some
+        for (name, digest), some in found.items()
+    }
+
+
+def means_over(classes: Sequence[str], pairs: Outcomes) -> Outcomes:
+    """From outcomes by class and seed the mean over classes by seed, of seeds that have all of them."""
+    found: Outcomes = {}
+    for key, values in pairs.items():
+        for seed in sorted({seed for _, seed in values}):
+            if all((name, seed) in values for name in classes):
+                found.setdefault(key, {})[seed] = fmean(values[name, seed] for name in classes)
+    return found
+
+
+def of_class(wanted: str, pairs: Outcomes) -> Outcomes:
+    """From outcomes by class and seed those of one class, by seed."""
+    found: Outcomes = {}
+    for key, values in pairs.items():
+        for (name, seed), value in values.items():
+            if name == wanted:
+                found.setdefault(key, {})[seed] = value
+    return found
+
+
+def records_by_class(experiment: str, classes: Mapping[str, str], pairs: Outcomes) -> list[Record]:
+    """Of every class, under its name in words, and the differences of pos-AP to every other method."""
+    found = []
+    for name, words in classes.items():
+        of_this = records(experiment, "test_ap", of_class(name, pairs))
+        found += [record._replace(class_=words) for record in of_this]
+    for variant, noise, other in pairs:
+        for one in compare(pairs, variant, noise, "pos-AP", other, other) if other != "pos-AP" else []:
+            numbers = round(one.mean, 6), round(one.error * one.n**0.5, 6), one.n
+            found.append(Record(experiment, other, noise, variant, None, "pos-AP_minus_this", *numbers))
+    return found
+
+
+def compare_whole(
+    classes: Sequence[str], pairs: Outcomes, variant: str, noise: float, method: str, other: str
+) -> list[Comparison]:
+    """`compare` over classes and seeds; none where a class is missing or there are fewer than three seeds."""
+    both = [pairs.get((variant, noise, of), {}).keys() for of in (method, other)]
+    seeds = {seed for _, seed in both[0]}
+    if len(seeds) < 3 or both[0] != both[1] or len(both[0]) != len(seeds) * len(classes):
+        return []
+    return compare(pairs, variant, noise, method, other, f"{method} − {other} at {noise:.0%}")
