@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..data.label_noise import flip_labels
-from ..data.voc import CLASSES, read_scenes
+from ..data.voc import CLASSES, Scene, read_scenes
 from ..networks import Heads, Networks
 from ..training import train, with_positives
 from ..vision.backbones import BACKBONES, find_weights, load_weights
@@ -112,25 +112,7 @@ def prepare(
     network = BACKBONES[options.backbone]().eval()
     load_weights(network, weights)
     asked = IMAGES[options.preset] if options.images is None else options.images
-    categories, counts = ((), (asked, asked))
-    if options.preset == "quick":
-        categories, counts = QUICK, (asked - 2 * asked // 5, 2 * asked // 5)
-    known, test = (
-        pick(read_scenes(options.root, part), count, categories, SEED)
-        for part, count in zip(("train", "val"), counts, strict=True)
-    )
-    if len(known) < 4:
-        raise ValueError(f"The list of training images names {len(known)}; a quarter is held out, so 4 are needed.")
-    held_out = len(known) // 4
-    scenes = [*known[:-held_out], *known[-held_out:], *test]
-    parts = ["train"] * (len(known) - held_out) + ["held out"] * held_out + ["test"] * len(test)
-    twice = {scene.name for scene in known} & {scene.name for scene in test}
-    if twice:
-        raise ValueError(f"{min(twice)} is on the list of training images and on that of test images.")
-    for part, category in product(PARTS, categories or CLASSES):
-        mine = [scene for scene, of in zip(scenes, parts, strict=True) if of == part]
-        if not any(thing.name == category and not thing.difficult for scene in mine for thing in scene.things):
-            raise ValueError(f"There is no {category} in the images ({part}). Take more: --images N, or 0 for all.")
+    scenes, parts = _divided(options, asked)
     found = proposals([scene.path for scene in scenes], options.jobs, say(f"proposals of {len(scenes)} images"))
     found = [boxes[: options.boxes] for boxes in found]
     notes = [
@@ -155,7 +137,31 @@ def prepare(
     ), notes  # fmt: skip
 
 
-def _part(found: Any, scenes: Any, parts: Any, part: str) -> tuple[list[Any], list[Any]]:
+def _divided(options: Options, asked: int) -> tuple[list[Scene], list[str]]:
+    """The images, and the part that each is for: a quarter of those to train on is held out. All have all classes."""
+    categories, counts = CLASSES, (asked, asked)
+    if options.preset == "quick":
+        categories, counts = QUICK, (asked - 2 * asked // 5, 2 * asked // 5)
+    known, test = (
+        pick(read_scenes(options.root, part), count, categories if options.preset == "quick" else (), SEED)
+        for part, count in zip(("train", "val"), counts, strict=True)
+    )
+    if len(known) < 4:
+        raise ValueError(f"The list of training images names {len(known)}; a quarter is held out, so 4 are needed.")
+    twice = {scene.name for scene in known} & {scene.name for scene in test}
+    if twice:
+        raise ValueError(f"{min(twice)} is on the list of training images and on that of test images.")
+    held_out = len(known) // 4
+    divided = dict(zip(PARTS, (known[:-held_out], known[-held_out:], test), strict=True))
+    for part, category in product(PARTS, categories):
+        if not any(thing.name == category and not thing.difficult for scene in divided[part] for thing in scene.things):
+            raise ValueError(f"There is no {category} in the images ({part}). Take more: --images N, or 0 for all.")
+    return [*known, *test], [part for part, scenes in divided.items() for _ in scenes]
+
+
+def _part(
+    found: Sequence[Any], scenes: Sequence[Scene], parts: Sequence[str], part: str
+) -> tuple[list[Any], list[Any]]:
     """Proposals and objects of the images of a part."""
     mine = [number for number, of in enumerate(parts) if of == part]
     return [found[number] for number in mine], [shown(scenes[number].things) for number in mine]
