@@ -187,7 +187,7 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
     """Train one head a setting; detect with all of them in the images held out and in the test images.
 
     Returns AP by setting, and of the one that does best on the images held out its weights, precision at recalls from 0
-    to 1, and, from the first seed, pictures.
+    to 1, and, where the report shows them, pictures.
     """
     source = config.source
     if source is None:
@@ -211,7 +211,7 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
     curves = partial(_curves, images, boxes, rows_key, category=config.category, networks=heads)
     precisions["held out"], chosen, found, best = _measured(curves("held out"))
     precisions["test"], _, detections, curve = _measured(curves("test"), chosen)
-    pictured = (config.method, config.noise, config.seed) == ("pos-AP", 0.0, 0)  # what the report shows
+    pictured = (config.method, config.noise, config.seed) == ("pos-AP", 0.0, 0)
     after(1.0)
     return {
         **precisions,

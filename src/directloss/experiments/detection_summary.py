@@ -102,7 +102,14 @@ def _tried(run: Run) -> Iterator[tuple[str, list[int]]]:
 
 def _best(held_out: Sequence[float]) -> tuple[int, ...]:
     """The settings that do best on the images held out; where several tie, their mean counts."""
-    return tuple(k for k, value in enumerate(held_out) if value == max(held_out))
+    highest = max(held_out)
+    return tuple(k for k, value in enumerate(held_out) if value == highest)
+
+
+def _test_ap(run: Run, places: Sequence[int]) -> float:
+    """Of the settings in these places, chosen by AP on the images held out."""
+    best = _best([run.result["held out"][k] for k in places])
+    return fmean(run.result["test"][places[k]] for k in best)
 
 
 class _SetUp:
@@ -123,10 +130,10 @@ class _SetUp:
         by_seed: dict[tuple[float, str, int], list[tuple[str, list[float], list[float]]]] = {}
         for run in runs:
             for method, places in _tried(run):
-                held_out, test = ([run.result[part][k] for k in places] for part in ("held out", "test"))
                 noise, category, seed = (run.config[key] for key in ("noise", "category", "seed"))
                 by_class = self.pairs.setdefault((f"{name}: {RULES[0]}", noise, method), {})
-                by_class[category, seed] = fmean(test[k] for k in _best(held_out))
+                by_class[category, seed] = _test_ap(run, places)
+                held_out, test = ([run.result[part][k] for k in places] for part in ("held out", "test"))
                 by_seed.setdefault((noise, method, seed), []).append((category, held_out, test))
         for (noise, method, seed), rows in by_seed.items():
             if len(rows) == len(self.categories):
@@ -142,10 +149,9 @@ class _SetUp:
         for run in self.runs:
             for strength in sorted({setting[0] for setting in run.config["settings"]}):
                 places = [k for k, setting in enumerate(run.config["settings"]) if setting[0] == strength]
-                held_out, test = ([run.result[part][k] for k in places] for part in ("held out", "test"))
                 key = f"{self.name}: strength {strength:g}", run.config["noise"], run.config["method"]
                 at = run.config["category"], run.config["seed"]
-                found.setdefault(key, {})[at] = fmean(test[k] for k in _best(held_out))
+                found.setdefault(key, {})[at] = _test_ap(run, places)
         return found
 
     def records(self) -> list[Record]:

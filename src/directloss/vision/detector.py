@@ -26,7 +26,7 @@ from .regions import WAYS, Basis, describe
 __all__ = ["ClassHeads", "Detector", "DetectorError", "Found", "draw", "load_detector", "save_detector", "upright"]
 
 FORMAT = 1
-SMALLEST = 2  # pixels of a side of an image
+LEAST_SIDE = 2  # pixels of an image
 LARGEST_JSON, LARGEST_FILE = 1 << 20, 1 << 29  # bytes
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
@@ -74,7 +74,7 @@ class Detector:
 
     def __call__(self, image: Any, top: int = 20) -> list[Found]:
         """What a Pillow image shows, at most `top` boxes: those farthest above the threshold of their class."""
-        if min(image.size) < SMALLEST:
+        if min(image.size) < LEAST_SIDE:
             raise ValueError(f"An image of {image.width} × {image.height} pixels shows nothing.")
         boxes = search(image)[: self.boxes].astype(np.float64)
         rows = describe(image, boxes, self.way, self.network)
