@@ -13,27 +13,36 @@ SOURCE = Path(directloss.__file__).parent
 LAYERS = {  # a module may import from lower numbers only, and from its own folder
     "checks": 0,
     "kernels": 0,
-    "operators": 1,
+    "autograd": 1,
     "update": 1,
     "task": 2,
-    "enumeration": 3,
+    "verification": 3,
     "tasks": 3,
     "loss": 4,
-    "files": 0,
-    "processes": 0,
-    "networks": 0,
-    "data": 5,
-    "vision": 6,
     "training": 5,
-    "experiments": 7,
-    "store": 8,
-    "execution": 9,
-    "report": 9,
-    "cli": 10,
-    "__main__": 11,
-    "__init__": 11,
+    "experiments": 6,
+    "__main__": 7,
+    "__init__": 7,
 }
-CORE = {"checks", "kernels", "operators", "update", "task", "enumeration", "tasks", "loss", "__init__"}
+UPWARD = {("harness", "__init__"), ("report", "__init__"), ("detection", "actions")}
+LIBRARY = LAYERS.keys() - {"experiments", "__main__"}
+ROOMS = {  # of the experiments: the same rule
+    "harness": 0,
+    "networks": 1,
+    "data": 2,
+    "vision": 3,
+    "methods": 1,
+    "trainers": 2,
+    "sweep": 3,
+    "report": 4,
+    "synthetic": 5,
+    "label_noise": 5,
+    "separable": 5,
+    "actions": 5,
+    "detection": 5,
+    "__init__": 6,
+    "cli": 7,
+}
 EXTRAS = {"sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "cv2"}
 
 
@@ -44,36 +53,49 @@ def modules():
 
 
 def imports(parts, tree):
-    """Top-level packages that a module imports, and modules of this package, by their first part."""
+    """What a module imports: packages from elsewhere by name, modules of this package by their parts."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield "outside", alias.name.split(".")[0]
+                yield "outside", (alias.name.split(".")[0],)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield "outside", (node.module or "").split(".")[0]
+            yield "outside", ((node.module or "").split(".")[0],)
         elif isinstance(node, ast.ImportFrom):
-            base = parts[:-1][: len(parts) - node.level] + tuple((node.module or "").split("."))
-            names = [base[0]] if base[0] else [alias.name for alias in node.names]
+            base = parts[: len(parts) - node.level]
+            names = [tuple(node.module.split("."))] if node.module else [(alias.name,) for alias in node.names]
             for name in names:
-                yield "inside", name
+                yield "inside", base + name
+
+
+def check_one_way(rooms, depth):
+    found = 0
+    for parts, tree in modules():
+        if len(parts) <= depth or parts[:depth] != ("experiments",) * depth:
+            continue
+        for kind, name in imports(parts, tree):
+            if kind == "inside" and len(name) > depth and name[:depth] == parts[:depth] and name[depth] != parts[depth]:
+                found += 1
+                room = name[depth] if name[depth] in rooms else "__init__"
+                if (parts[depth], room) in UPWARD:
+                    continue
+                assert rooms[room] < rooms[parts[depth]], f"{'.'.join(parts)} imports {'.'.join(name)}"
+    return found
 
 
 def test_dependencies_run_one_way():
-    found = 0
-    for parts, tree in modules():
-        for kind, name in imports(parts, tree):
-            if kind == "inside" and name != parts[0]:
-                found += 1
-                assert LAYERS[name] < LAYERS[parts[0]], f"{'.'.join(parts)} imports {name}"
-    assert found > 20
+    assert check_one_way(LAYERS, 0) > 20
+
+
+def test_experiments_have_rooms_of_their_own():
+    assert check_one_way(ROOMS, 1) > 20
 
 
 def test_kernels_never_import_torch_and_core_never_imports_an_extra():
     for parts, tree in modules():
-        outside = {name for kind, name in imports(parts, tree) if kind == "outside"}
+        outside = {name[0] for kind, name in imports(parts, tree) if kind == "outside"}
         if parts[0] == "kernels":
             assert "torch" not in outside, parts
-        if parts[0] in CORE:
+        if parts[0] in LIBRARY:
             assert not outside & EXTRAS, parts
             assert outside - {"torch", "numpy", "numba"} <= STANDARD, (parts, outside)
 
@@ -86,6 +108,7 @@ STANDARD = {
 def test_every_module_has_a_place_and_says_why_it_exists():
     for parts, tree in modules():
         assert parts[0] in LAYERS, f"{parts[0]} has no layer"
+        assert parts[0] != "experiments" or parts[1] in ROOMS, f"{parts[1]} has no room"
         assert ast.get_docstring(tree), f"{'.'.join(parts)} has no docstring"
 
 

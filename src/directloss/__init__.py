@@ -1,10 +1,10 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
-from .enumeration import TaskError, check_task
 from .loss import AveragePrecisionLoss, StructuredLoss, average_precision_loss, direct_loss, structured_loss
 from .task import Output, Task
 from .tasks import TASKS, AveragePrecision, ZeroOne
 from .update import UPDATES, CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update
+from .verification import TaskError, check_task
 
 __all__ = [
     "TASKS",

@@ -10,7 +10,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
-        from .cli import app
+        from .experiments.cli import app
 
         app()
     except ModuleNotFoundError as error:

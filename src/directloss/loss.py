@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .autograd import watched
 from .checks import check_alike, check_lists, check_parts, check_reduction, check_scored
-from .operators import watched
 from .task import Task
 from .tasks.average_precision import AveragePrecision
 from .update import PositiveDirect, Update

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from .operators import valid_lists
+from .autograd import valid_lists
 from .update import TRUTH, Row
 
 __all__ = ["Contrast", "Output", "Task"]

@@ -1,98 +1,11 @@
-"""Plain training loops: for networks side by side, and for one that is fine-tuned with all data as one batch."""
+"""What training loops import beside the loss: batches with positives, and one ranking over many chunks."""
 
 from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
 
-from .networks import Networks
-
-__all__ = ["OPTIMIZERS", "accumulate", "fine_tune", "passes", "train", "with_positives"]
-
-Step = Callable[[Tensor, Tensor], Tensor]
-"""Gradient and weight decay to the move that the step size scales; without a graph."""
-
-
-def train(
-    networks: Networks,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    inputs: Tensor,
-    target: Tensor,
-    *,
-    learning_rates: Tensor,
-    weight_decays: Tensor,
-    iterations: int,
-    optimizer: str = "adamw",
-    batches: Iterator[Tensor | None] | None = None,
-    after: Callable[[int], object] = lambda iteration: None,
-) -> Tensor:
-    """Train every network with its own step size and weight decay; the whole set is one batch by default.
-
-    `batches` says which items an iteration sees, None: all of them; see `passes` and `with_positives`. The loss maps
-    scores (networks, items) and target (items,) to one value a network. Calls `after` with the number of finished
-    iterations. Returns for every network the share of iterations whose gradient was dead: zero at every score. A
-    network whose scores are no longer finite stays as it is. Optimizers: "adamw"; or "momentum", which is gradient
-    descent with momentum 0.9 where step sizes count in lengths of a network's first gradient, so that one grid of
-    them serves losses of any scale.
-    """
-    weights = networks.weights
-    rate, decay = learning_rates.unsqueeze(1), weight_decays.unsqueeze(1)
-    step = OPTIMIZERS[optimizer](weights)
-    dead = torch.zeros(len(weights))
-    batches = batches or passes(len(target), None, None)
-    for iteration in range(1, iterations + 1):
-        items = next(batches)
-        scores = networks(inputs if items is None else inputs[items])
-        labels = target if items is None else target[items]
-        finite = scores.detach().isfinite().all(dim=1, keepdim=True)
-        seen = scores.detach().where(finite, 0.0).requires_grad_()
-        (at_scores,) = torch.autograd.grad(loss(seen, labels).sum(), seen)
-        dead += (at_scores == 0).all(dim=1)
-        (gradient,) = torch.autograd.grad(scores, weights, at_scores)
-        with torch.no_grad():
-            move = step(gradient, decay)
-            weights.sub_((rate * move).where(finite, 0.0))
-        after(iteration)
-    return dead / max(iterations, 1)
-
-
-def _adamw(weights: Tensor) -> Step:
-    mean, square = torch.zeros_like(weights), torch.zeros_like(weights)
-    iteration = 0
-
-    def step(gradient: Tensor, decay: Tensor) -> Tensor:
-        nonlocal iteration
-        iteration += 1
-        mean.lerp_(gradient, 0.1)
-        square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        return (mean / (1 - 0.9**iteration)) / ((square / (1 - 0.999**iteration)).sqrt_() + 1e-8) + decay * weights
-
-    return step
-
-
-def _momentum(weights: Tensor) -> Step:
-    velocity = torch.zeros_like(weights)
-    first = weights.new_zeros(len(weights), 1)
-
-    def step(gradient: Tensor, decay: Tensor) -> Tensor:
-        length = gradient.norm(dim=1, keepdim=True)
-        first.copy_(first.where(first > 0, length))
-        return velocity.mul_(0.9).add_(gradient / first.where(first > 0, 1.0) + decay * weights)
-
-    return step
-
-
-OPTIMIZERS: dict[str, Callable[[Tensor], Step]] = {"adamw": _adamw, "momentum": _momentum}
-
-
-def passes(items: int, batch: int | None, generator: torch.Generator | None) -> Iterator[Tensor | None]:
-    """Without end: the whole set as None, or pass after pass in random order, in batches; a rest is left out."""
-    while batch is None or batch >= items:
-        yield None
-    while True:
-        order = torch.randperm(items, generator=generator)
-        for start in range(0, items - batch + 1, batch):
-            yield order[start : start + batch]
+__all__ = ["accumulate", "with_positives"]
 
 
 def with_positives(target: Tensor, batch: int, share: float, generator: torch.Generator | None) -> Iterator[Tensor]:
@@ -132,44 +45,3 @@ def accumulate(
         torch.cuda.set_rng_state_all(state[1])
         network(chunk).backward(gradient)
     return scores.detach(), at_scores
-
-
-def fine_tune(
-    network: nn.Module,
-    head: nn.Module,
-    chunks: Callable[[int], Callable[[], Iterable[Tensor]]],
-    loss: Callable[[Tensor], Tensor],
-    *,
-    learning_rate: float,
-    weight_decay: float,
-    iterations: int,
-    after: Callable[[int], object] = lambda iteration: None,
-) -> float:
-    """Train a network as the paper does: momentum 0.9, ten times the step size for the head, all chunks as one batch.
-
-    `chunks` gets the number of an iteration and returns what gives its chunks, alike each time. Parameters that want no
-    gradient stay. Calls `after` with the number of finished iterations. Returns the share of iterations whose gradient
-    was dead. Ends where scores are no longer finite.
-    """
-    top = set(head.parameters())
-    body = [weight for weight in network.parameters() if weight.requires_grad and weight not in top]
-    groups = [{"params": list(top), "lr": 10 * learning_rate}, *([{"params": body}] if body else [])]
-    optimizer = torch.optim.SGD(groups, lr=learning_rate, momentum=0.9, weight_decay=weight_decay)
-    dead = 0
-
-    def finite(scores: Tensor) -> Tensor:
-        if not scores.isfinite().all():
-            raise FloatingPointError
-        return loss(scores)
-
-    for iteration in range(1, iterations + 1):
-        optimizer.zero_grad()
-        network.train()
-        try:
-            _, at_scores = accumulate(network, chunks(iteration), finite)
-        except FloatingPointError:
-            return dead / iterations
-        dead += not at_scores.any()
-        optimizer.step()
-        after(iteration)
-    return dead / max(iterations, 1)

@@ -1,7 +1,7 @@
 """Experiments: one file a table or figure of the paper, and those that answer a question it leaves."""
 
 from . import actions, detection, label_noise, separable, synthetic
-from .experiment import Experiment
+from .harness.experiment import Experiment
 
 __all__ = ["EXPERIMENTS"]
 

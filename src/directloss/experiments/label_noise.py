@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from ..data.label_noise import flip_labels
-from ..data.synthetic import two_shells
-from ..networks import Networks
-from .experiment import Claim, Comparison, Experiment, Figure, Record, Run, Summary
-from .figures import noise_lines
-from .summary import (
+from .data.label_noise import flip_labels
+from .data.synthetic import two_shells
+from .harness.experiment import Claim, Comparison, Experiment, Figure, Record, Run, Summary
+from .networks import Networks
+from .report.figures import noise_lines
+from .report.summary import (
     USUAL,
     USUAL_NOTE,
     Outcomes,

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from ..data.label_noise import flip_labels
-from ..data.synthetic import DIMENSIONS, separable
-from ..networks import Networks
-from .experiment import Comparison, Experiment, Figure, Run, Summary
-from .figures import noise_lines
-from .summary import Outcomes, choices_table, claim, collect, compare, noise_table, records
+from .data.label_noise import flip_labels
+from .data.synthetic import DIMENSIONS, separable
+from .harness.experiment import Comparison, Experiment, Figure, Run, Summary
+from .networks import Networks
+from .report.figures import noise_lines
+from .report.summary import Outcomes, choices_table, claim, collect, compare, noise_table, records
 from .sweep import Choice, Setting, choose, grid, sweep
 
 __all__ = ["EXPERIMENT", "Config", "configs", "run", "summarise"]

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..networks import Networks
 from ..tasks.average_precision import AveragePrecision
-from ..training import passes, train
 from .methods import METHODS
+from .networks import Networks
+from .trainers import passes, train
 
 __all__ = ["Choice", "Setting", "average_precisions", "checkpoints", "choose", "grid", "losses", "sweep"]
 

@@ -7,11 +7,22 @@ from typing import Any
 
 import torch
 
-from ..data.synthetic import ranked_by_teacher
-from ..networks import Networks
-from .experiment import Claim, Comparison, Experiment, Figure, Record, Run, Summary, Table
-from .figures import bars, lines, series
-from .summary import USUAL, USUAL_NOTE, Outcomes, cell, choices_table, claim, collect, compare, records, with_usual
+from .data.synthetic import ranked_by_teacher
+from .harness.experiment import Claim, Comparison, Experiment, Figure, Record, Run, Summary, Table
+from .networks import Networks
+from .report.figures import bars, lines, series
+from .report.summary import (
+    USUAL,
+    USUAL_NOTE,
+    Outcomes,
+    cell,
+    choices_table,
+    claim,
+    collect,
+    compare,
+    records,
+    with_usual,
+)
 from .sweep import Choice, Setting, choose, grid, sweep
 
 __all__ = ["EXPERIMENT", "Config", "configs", "run", "summarise"]

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..autograd import operator
 from ..checks import check_binary, check_finite, check_length, check_lists, check_weight
-from ..operators import operator
 from ..task import Contrast, Output, Task
 from ..update import TRUTH, Row
 

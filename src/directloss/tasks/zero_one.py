@@ -12,8 +12,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from ..autograd import valid_lists
 from ..checks import check_lists, check_weight
-from ..operators import valid_lists
 from ..task import Output, Task
 from ..update import TRUTH
 

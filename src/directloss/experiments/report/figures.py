@@ -1,0 +1,127 @@
+"""Pictures of results as SVG: colours that everyone can tell apart, and a marker and line style for each method."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import StringIO
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+from ..harness.experiment import Figure
+from .summary import USUAL, Outcomes
+
+__all__ = ["Series", "bars", "lines", "noise_lines", "series"]
+
+STYLES: dict[str, tuple[str, str, str]] = {  # colour (Okabe and Ito's), marker, line
+    "pos-AP": ("#0072B2", "o", "-"),
+    "hinge-AP": ("#D55E00", "s", "-"),
+    "x-ent": ("#009E73", "^", "-"),
+    USUAL: ("#009E73", "^", ":"),
+    "neg-AP": ("#CC79A7", "v", "-"),
+    "per-AP": ("#8C6D1F", "D", "-"),
+    "central-AP": ("#56B4E9", "P", "--"),
+    "Smooth-AP": ("#000000", "X", "--"),
+    "pos-01": ("#0072B2", "o", ":"),
+    "hinge-01": ("#D55E00", "s", ":"),
+    "neg-01": ("#CC79A7", "v", ":"),
+    "per-01": ("#8C6D1F", "D", ":"),
+    "pos-AP, the paper": ("#0072B2", "o", ":"),
+    "hinge-AP, the paper": ("#D55E00", "s", ":"),
+    "x-ent, the paper": ("#009E73", "^", "-."),
+}
+
+
+class Series(NamedTuple):
+    """A curve with the standard error of its points."""
+
+    x: list[float]
+    mean: list[float]
+    error: list[float]
+
+
+def series(points: Mapping[float, Collection[float]]) -> Series:
+    """The curve through the means of the values at every x."""
+    x = sorted(points)
+    errors = [stdev(points[k]) / len(points[k]) ** 0.5 if len(points[k]) > 1 else 0.0 for k in x]
+    return Series(x, [mean(points[k]) for k in x], errors)
+
+
+LOOK = {"svg.hashsalt": "directloss", "svg.fonttype": "none", "font.family": "sans-serif"}
+
+
+@contextmanager
+def _axes() -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes; leaves matplotlib's own state alone."""
+    import matplotlib.style
+    from matplotlib.figure import Figure as Canvas
+
+    with matplotlib.style.context(["default", LOOK]):
+        canvas = Canvas(figsize=(5.6, 3.8), layout="constrained")
+        yield canvas, canvas.subplots()
+
+
+def _finish(canvas: Any, name: str, title: str, alt: str) -> Figure:
+    buffer = StringIO()
+    canvas.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = buffer.getvalue()
+    return Figure(name, title, svg[svg.index("<svg") :], alt)
+
+
+def lines(
+    name: str, title: str, curves: Mapping[str, Series], xlabel: str, ylabel: str, doubling: bool = False
+) -> Figure:
+    """One curve a method, a band of one standard error around it; `doubling`: x by its logarithm."""
+    told = "; ".join(f"{method}: from {c.mean[0]:.2f} to {c.mean[-1]:.2f}" for method, c in curves.items())
+    first, last = (next(iter(curves.values())).x[k] for k in (0, -1)) if curves else (0, 0)
+    with _axes() as (canvas, axes):
+        for method, (x, means, errors) in curves.items():
+            colour, marker, line = STYLES[method]
+            style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 5, "label": method}
+            axes.plot(x, means, markevery=max(1, len(x) // 8), **style)
+            low, high = ([m + sign * e for m, e in zip(means, errors, strict=True)] for sign in (-1, 1))
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        if doubling and curves:
+            axes.set_xscale("log", base=2)
+            ticks = max((c.x for c in curves.values()), key=len)
+            axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        axes.grid(True, alpha=0.3)
+        if curves:
+            columns = 4 if len(curves) <= 8 else 3
+            canvas.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=9)
+        return _finish(canvas, name, title, f"{title}. {ylabel} at {xlabel} {first:g} and {last:g}: {told}.")
+
+
+def noise_lines(name: str, title: str, outcomes: Outcomes, variant: str, xlabel: str, ylabel: str) -> Figure:
+    """One curve a method against the share of damaged samples, of one variant."""
+    points: dict[str, dict[float, list[float]]] = {}
+    for (of, noise, method), values in outcomes.items():
+        if of == variant:
+            points.setdefault(method, {})[100 * noise] = list(values.values())
+    return lines(name, title, {method: series(values) for method, values in points.items()}, xlabel, ylabel)
+
+
+def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], ylabel: str) -> Figure:
+    """For every method a bar in each group."""
+    methods = list(dict.fromkeys(method for group in groups.values() for method in group))
+    shades = ("#0072B2", "#E69F00", "#56B4E9", "#000000")
+    hatches = ("", "//", "..", "xx")
+    width = 0.8 / max(len(groups), 1)
+    told = "; ".join(f"{group}: {_list(values.items())}" for group, values in groups.items())
+    with _axes() as (canvas, axes):
+        for number, (group, values) in enumerate(groups.items()):
+            places = [k + (number - (len(groups) - 1) / 2) * width for k in range(len(methods))]
+            heights = [values.get(method, float("nan")) for method in methods]
+            shade = STYLES[group][0] if group in STYLES else shades[number % 4]
+            style = {"color": shade, "hatch": hatches[number % 4], "edgecolor": "white"}
+            axes.bar(places, heights, width, label=group, **style)
+        axes.set_xticks(range(len(methods)), methods, rotation=40, ha="right")
+        axes.set(ylabel=ylabel)
+        axes.grid(True, axis="y", alpha=0.3)
+        if groups:
+            columns = 3 if groups.keys() <= STYLES.keys() else 2  # short names
+            canvas.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=9)
+        return _finish(canvas, name, title, f"{title}. {ylabel}. {told}.")
+
+
+def _list(values: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{method} {value:.2f}" for method, value in values)

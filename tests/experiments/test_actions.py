@@ -1,0 +1,491 @@
+"""Action classification on a tiny devkit: from files to the report, through the command line and piece by piece."""
+
+import dataclasses
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from devkits import make_devkit
+
+from directloss import AveragePrecisionLoss
+from directloss.experiments import EXPERIMENTS
+from directloss.experiments.actions import features
+from directloss.experiments.actions import summary as actions_summary
+from directloss.experiments.actions.experiment import Config, Source, _thirds, configs, run
+from directloss.experiments.actions.fine_tuning import Scorer
+from directloss.experiments.data.voc import ACTIONS, read_actions, read_image
+from directloss.experiments.harness import cache as kept
+from directloss.experiments.harness.experiment import Options, Run
+from directloss.experiments.harness.store import plain
+from directloss.experiments.sweep import Setting, choose
+from directloss.experiments.vision.backbones import AlexNet, SqueezeNet, load_weights
+from directloss.experiments.vision.crops import crop, normalised
+from directloss.training import accumulate
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A devkit, weights of untrained backbones, and a cache."""
+    folder = tmp_path_factory.mktemp("actions")
+    make_devkit(folder / "data", images=60)
+    torch.manual_seed(0)
+    for name, network, parts in (("alexnet", AlexNet(), "features."), ("squeezenet", SqueezeNet(), "")):
+        weights = {k: v.numpy() for k, v in network.state_dict().items() if k.startswith(parts)}
+        np.savez(folder / f"{name}.npz", **weights)
+    patch = pytest.MonkeyPatch()
+    patch.setenv("DIRECTLOSS_CACHE", str(folder / "cache"))
+    yield folder
+    patch.undo()
+
+
+def prepared(place, backbone="alexnet", train="head"):
+    prepare = EXPERIMENTS["actions"].prepare
+    assert prepare
+    return prepare(Options("quick", place / "data", backbone, place / f"{backbone}.npz", train), silent)
+
+
+def silent(text):
+    return lambda share: None
+
+
+def call(place, *arguments):
+    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "DIRECTLOSS_CACHE": str(place / "cache")}
+    line = [sys.executable, "-m", "directloss", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, env=environment)
+
+
+@pytest.fixture(scope="module")
+def finished(place):
+    options = ["--backbone", "alexnet", "--weights", place / "alexnet.npz", "--seeds", 1, "--out", place / "runs"]
+    line = ["reproduce", "actions", "--root", place / "data", *options]
+    done = call(place, *line)
+    assert done.returncode == 0, done.stderr
+    return line, done.stdout
+
+
+def test_the_command_goes_from_a_devkit_to_table_1(place, finished):
+    _, printed = finished
+    assert "Table 1 of the paper, and ours" in printed
+    assert "| pos-AP, the paper | 0.695 | 0.625 | 0.578 | 0.459 | 0.296 |" in printed
+    assert "| pos-AP, alexnet, linear head: the paper's protocol | " in printed
+    assert "--preset quick --seeds 1 --root DEVKIT --weights FILE --backbone alexnet --train head" in printed
+    page = (place / "runs" / "report.html").read_text()
+    assert page.count("<figure>") >= 6
+    assert "What pos-AP gains at 20 % flipped labels" in page
+
+
+def test_it_learns(place, finished):
+    done = call(place, "report", place / "runs", "--json", place / "flat.json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((place / "flat.json").read_text())
+    variant = "alexnet, linear head: the paper's protocol"
+    values = {
+        (record["method"], record["class"], record["noise"]): record["mean"]
+        for record in found
+        if record["variant"] == variant and record["metric"] == "test_ap"
+    }
+    for method in ("pos-AP", "hinge-AP", "x-ent", "central-AP", "Smooth-AP"):
+        assert values[method, "riding horse", 0.0] == values[method, None, 0.0] > 0.6, method  # a fifth is positive
+        assert ("Smooth-AP" == method) == ((method, None, 0.2) not in values)
+
+
+def test_the_second_call_computes_nothing(place, finished):
+    line, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in (place / "cache").rglob("*.npy")}
+    done = call(place, *line)
+    assert done.returncode == 0
+    assert "all 11 runs are in" in done.stdout
+    assert before
+    assert {path: path.stat().st_mtime_ns for path in (place / "cache").rglob("*.npy")} == before
+
+
+def test_a_devkit_that_is_damaged_or_not_official_is_told(place, tmp_path):
+    done = call(place, "data", "voc2012", "--root", place / "data")
+    assert done.returncode == 2
+    assert "60 images instead of 4588" in done.stderr
+    make_devkit(tmp_path, images=12)
+    victim = min((tmp_path / "VOCdevkit" / "VOC2012" / "JPEGImages").iterdir())
+    victim.write_bytes(victim.read_bytes()[:500])
+    line = ["--root", tmp_path, "--backbone", "alexnet", "--weights", place / "alexnet.npz", "--out", tmp_path / "runs"]
+    done = call(place, "reproduce", "actions", *line)
+    assert done.returncode == 2
+    assert str(victim) in done.stderr.replace("\n", "")
+    assert "Traceback" not in done.stderr
+
+
+def test_features_depend_on_weights_boxes_and_images(place, tmp_path):
+    actions = read_actions(place / "data")
+    provenance = actions.provenance()
+    key = features.compute(actions, "pooled", "alexnet", place / "alexnet.npz", provenance)
+    assert key == prepared(place)[0].features
+    rows = kept.open_kept(key)
+    assert rows.shape == (len(actions), 2, 9216)
+    assert rows.dtype == np.float16
+    network = AlexNet().eval()
+    load_weights(network, place / "alexnet.npz")
+    with torch.inference_mode():
+        for k in (0, 7):
+            image = read_image(actions.paths[actions.images[k]])
+            square = crop(image, actions.boxes[k].tolist())
+            both = torch.stack([square, square.flip(-1)])
+            expected = network.pooled(normalised(both))
+            torch.testing.assert_close(torch.from_numpy(rows[k].astype("f4")), expected, rtol=2e-3, atol=1e-4)
+    make_devkit(tmp_path, images=8, seed=1)
+    other = read_actions(tmp_path)
+    keys = {features.compute(other, "pooled", "alexnet", place / "alexnet.npz", other.provenance())}
+    moved = dataclasses.replace(other, boxes=other.boxes + torch.tensor([0.0, 0.0, 0.25, 0.0]))
+    keys.add(features.compute(moved, "pooled", "alexnet", place / "alexnet.npz", moved.provenance()))
+    weights = dict(np.load(place / "alexnet.npz"))
+    np.savez(tmp_path / "w.npz", **weights | {"features.0.bias": weights["features.0.bias"] + 1})
+    keys.add(features.compute(other, "pooled", "alexnet", tmp_path / "w.npz", other.provenance()))
+    assert len(keys) == 3
+
+
+def test_features_go_on_after_the_last_whole_chunk(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(features, "CHUNK", 4)
+    make_devkit(tmp_path, images=8, seed=2)
+    actions = read_actions(tmp_path)
+    arguments = actions, "pooled", "alexnet", place / "alexnet.npz", actions.provenance()
+
+    class StopError(Exception):
+        pass
+
+    def stop(share):
+        if share > 0.5:
+            raise StopError
+
+    with pytest.raises(StopError):
+        features.compute(*arguments, stop)
+    assert not list((tmp_path / "cache").rglob("*.npy"))
+    (part,) = (tmp_path / "cache").rglob("*.part")
+    done = int(part.with_suffix(".progress").read_text())
+    assert 0 < done < len(actions)
+    seen = []
+    through = features._through
+
+    def counting(crops, kind, network):
+        seen.append(len(crops))
+        return through(crops, kind, network)
+
+    monkeypatch.setattr(features, "_through", counting)
+    key = features.compute(*arguments)
+    assert sum(seen) == 1 + len(actions) - done  # one to see what shape rows have
+    resumed = np.array(kept.open_kept(key))
+    assert not part.exists()
+    assert not part.with_suffix(".progress").exists()
+    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "other"))
+    assert features.compute(*arguments) == key
+    assert np.array_equal(resumed, kept.open_kept(key))
+
+
+@pytest.mark.parametrize("damage", ["removed", "cut", "junk", "other count"])
+def test_an_odd_part_is_begun_anew(place, tmp_path, monkeypatch, damage):
+    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(features, "CHUNK", 4)
+    make_devkit(tmp_path, images=8, seed=2)
+    actions = read_actions(tmp_path)
+    arguments = actions, "crops", "alexnet", place / "alexnet.npz", actions.provenance()
+
+    def stop(share):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        features.compute(*arguments, stop)
+    (part,) = (tmp_path / "cache").rglob("*.part")
+    progress = part.with_suffix(".progress")
+    assert progress.read_text() == "4"
+    if damage == "removed":
+        part.unlink()
+    elif damage == "other count":
+        progress.write_text("7")
+    else:
+        part.write_bytes(part.read_bytes()[:-9] if damage == "cut" else b"junk")
+    # stopped once more before the first chunk is done: the old count must not be believed of the new part
+    calls = []
+    through = features._through
+
+    def once(*arguments, **options):
+        calls.append(0)
+        return through(*arguments, **options) if len(calls) == 1 else stop(0)
+
+    monkeypatch.setattr(features, "_through", once)
+    with pytest.raises(KeyboardInterrupt):
+        features.compute(*arguments)
+    assert len(calls) == 2
+    assert not progress.exists()
+    assert part.exists()
+    monkeypatch.undo()
+    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
+    rows = kept.open_kept(features.compute(*arguments))
+    assert np.array_equal(rows, features._crops(actions, 0, len(actions))[:, 0].numpy())
+
+
+def test_a_damaged_file_of_features_is_named(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"key\.npy is gone"):
+        kept.open_kept("key")
+    kept.location("key").parent.mkdir()
+    np.save(kept.location("key"), np.zeros(100))
+    kept.location("key").write_bytes(kept.location("key").read_bytes()[:500])
+    with pytest.raises(ValueError, match=r"key\.npy is damaged .* Remove it"):
+        kept.open_kept("key")
+
+
+def test_weights_that_are_missing_are_drawn_from_the_seed(place):
+    source, _ = prepared(place, "alexnet", "all")
+    first, second, other = (
+        features.kept_weights("alexnet", source.weights, seed).state_dict()["classifier.1.weight"] for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_thirds_are_apart_and_of_listed_boxes_only(place):
+    source, _ = prepared(place)
+    config = configs("quick", 1, plain(source))[0]
+    actions = read_actions(place / "data")
+    for action in ACTIONS:
+        labels = actions.labels[action]
+        thirds, _ = _thirds(dataclasses.replace(config, action=action), labels)
+        places = torch.cat(list(thirds.values()))
+        assert sorted(places.tolist()) == labels.nonzero().flatten().tolist()
+        sizes = [len(part) for part in thirds.values()]
+        assert max(sizes) - min(sizes) <= 1
+        assert torch.equal(labels, features.kept_labels(source.labels, action))
+        again, _ = _thirds(dataclasses.replace(config, action=action, method="x-ent", noise=0.4), labels)
+        assert all(torch.equal(thirds[name], again[name]) for name in thirds)
+        few, _ = _thirds(dataclasses.replace(config, action=action, items=4), labels)
+        assert all(labels[part].tolist() == [1, 1, -1, -1] for part in few.values())
+        other, _ = _thirds(dataclasses.replace(config, action=action, seed=1), labels)
+        assert not torch.equal(thirds["train"], other["train"])
+
+
+def test_noise_strikes_training_and_its_own_validation_only(place, monkeypatch):
+    source, _ = prepared(place)
+    (clean, noisy) = (c for c in configs("quick", 1, plain(source)) if c.method == "x-ent")
+    assert (clean.noise, noisy.noise) == (0.0, 0.2)
+    seen = []
+
+    def spy(method, settings, heads, sets, **options):
+        seen.append(sets)
+        return {}
+
+    monkeypatch.setattr("directloss.experiments.actions.experiment.sweep", spy)
+    for config in (clean, noisy):
+        run(config)
+    flipped = {name: int((seen[0][name][1] != seen[1][name][1]).sum()) for name in seen[0]}
+    assert flipped["validation"] == flipped["test"] == 0
+    assert flipped["train"] > 0
+    assert flipped["noisy validation"] > 0
+    for name in seen[0]:
+        assert torch.equal(seen[0][name][0], seen[1][name][0])
+    assert seen[0]["validation"][0] is seen[0]["noisy validation"][0]
+
+
+@pytest.mark.parametrize("train", ["top", "all"])
+def test_fine_tuning_trains_what_it_says(place, train):
+    source, notes = prepared(place, "squeezenet", train)
+    assert notes == []
+    config = dataclasses.replace(configs("quick", None, plain(source))[0], items=6, iterations=2)
+    told = []
+    result = run(config, told.append)
+    assert told[-1] == 1.0
+    assert result["iterations"] == [0, 1, 2]
+    for name in ("train", "validation", "noisy validation", "test"):
+        assert len(result[name]) == 3
+        assert all(0 < value <= 1 for row in result[name] for value in row)
+    assert run(config) == result
+    scorer = Scorer(SqueezeNet(), train == "all")
+    trained = {name for name, weight in scorer.named_parameters() if weight.requires_grad}
+    assert any(name.startswith("backbone.features") for name in trained) == (train == "all")
+    assert {"head.weight", "backbone.classifier.1.weight"} <= trained
+
+
+def test_a_summary_of_fine_tuning_shows_what_it_did():
+    one = invented("jumping", "pos-AP", 0.0, 0)
+    source = {**one.config["source"], "train": "all"}
+    found = actions_summary.summarise([Run({**one.config, "source": source, "items": 64}, one.result, one.made)])
+    (table,) = found.tables
+    assert table.title == "Through the network: squeezenet, fine-tuned: all"
+    assert list(table.rows[0]) == [
+        "pos-AP, jumping, 0% flipped, seed 0",
+        "0.100 → 0.900",
+        "0.850 → 0.820",
+        "0.600 → 0.800",
+    ]
+    assert {record.metric: record.mean for record in found.records} == pytest.approx(
+        {"test_ap_before": 0.6, "test_ap": 0.8}
+    )
+
+
+def test_missing_weights_of_the_top_are_told(place):
+    _, notes = prepared(place, "alexnet", "all")
+    (note,) = notes
+    assert note.startswith("alexnet.npz lacks classifier.1.bias")
+    assert note.endswith("these start at random.")
+
+
+def test_two_passes_through_a_backbone_give_the_gradient_of_one():
+    torch.manual_seed(0)
+    scorer = Scorer(SqueezeNet(), True).double().eval()
+    crops = torch.randn((6, 3, 227, 227), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    target = torch.tensor([True, False, False, True, False, True])
+    loss = AveragePrecisionLoss()
+    accumulate(scorer, lambda: crops.split(2), lambda scores: loss(scores, target))
+    found = {name: weight.grad.clone() for name, weight in scorer.named_parameters() if weight.grad is not None}
+    scorer.zero_grad()
+    loss(scorer(crops), target).backward()
+    assert found["backbone.features.0.weight"].abs().max() > 0
+    for name, weight in scorer.named_parameters():
+        torch.testing.assert_close(found[name], weight.grad, rtol=1e-5, atol=1e-12)
+
+
+def test_expected_best_is_the_mean_over_all_draws():
+    generator = random.Random(0)
+    chosen_by, value = ([generator.random() for _ in range(6)] for _ in range(2))
+    for tries in range(1, 7):
+        draws = [value[max(draw, key=chosen_by.__getitem__)] for draw in itertools.combinations(range(6), tries)]
+        assert actions_summary.expected_best(chosen_by, value, tries) == pytest.approx(sum(draws) / len(draws))
+    assert actions_summary.expected_best([1.0, 1.0, 0.0], [0.0, 1.0, 9.0], 3) == 0.5
+
+
+SOURCE = Source("squeezenet", "head", "f", "l", "w")
+LEVEL = {"pos-AP": 0.7, "hinge-AP": 0.6, "x-ent": 0.5}
+
+
+def invented(action, method, noise, seed):
+    """Three settings, two checkpoints. The third has a large weight decay; the second pleases noisy validation."""
+    level = LEVEL[method] - noise + 0.01 * list(ACTIONS).index(action) + 0.001 * seed
+    settings = (Setting(1.0, 0.1, 0.0), Setting(1.0, 0.3, 0.1), Setting(1.0, 0.1, 1.0))
+    config = Config(method, seed, noise, action, "linear", SOURCE, None, 300, settings)
+    result = {
+        "iterations": [0, 300],
+        "train": [[0.1, 0.1, 0.1], [0.9, 0.9, 0.9]],
+        "validation": [[0.1, 0.2, 0.85], [0.8, 0.3, 0.82]],
+        "noisy validation": [[0.1, 0.7, 0.2], [0.3, 0.6, 0.2]],
+        "test": [[0.0, level - 0.2, level - 0.1], [level, level - 0.3, level + 0.1]],
+        "dead": [0.0, 0.0, 0.0],
+    }
+    return Run(plain(config), result, {"seconds": 1.0})
+
+
+@pytest.fixture(scope="module")
+def summary():
+    each = itertools.product(ACTIONS, LEVEL, (0.0, 0.2, 0.4), range(3))
+    return actions_summary.summarise([invented(*one) for one in each])
+
+
+@pytest.mark.parametrize(
+    ("rule", "shift"),
+    [
+        ("the paper's protocol", 0.0),
+        ("stopped early, clean validation", -0.1),
+        ("stopped early, noisy validation", -0.2),
+        ("to the end, noisy validation", -0.3),
+    ],
+)
+def test_every_rule_chooses_as_it_says(summary, rule, shift):
+    values = {
+        (record.method, record.class_): record
+        for record in summary.records
+        if record.variant == f"squeezenet, linear head: {rule}" and record.noise == 0.2 and record.metric == "test_ap"
+    }
+    mean = values["pos-AP", None]
+    assert mean.mean == pytest.approx(0.7 - 0.2 + 0.045 + 0.001 + shift)
+    assert mean.sd == pytest.approx(0.001)
+    assert mean.n == 3
+    walking = values["hinge-AP", "walking"]
+    assert walking.mean == pytest.approx(0.6 - 0.2 + 0.09 + 0.001 + shift)
+
+
+def test_differences_are_paired_over_classes_and_seeds(summary):
+    (found,) = [
+        record
+        for record in summary.records
+        if (record.metric, record.method, record.noise) == ("pos-AP_minus_this", "x-ent", 0.4)
+        and record.variant.endswith("paper's protocol")
+    ]
+    assert (found.mean, found.sd, found.n) == (pytest.approx(0.2), pytest.approx(0, abs=1e-6), 30)
+    verdicts = {claim.paper: claim.verdict for claim in summary.claims if "the paper's protocol" in claim.paper}
+    assert verdicts["pos-AP withstands label noise better than x-ent (squeezenet, linear head: the paper's protocol)."]
+    assert list(verdicts.values()) == ["holds", "holds", "holds", "too few runs to say"]  # two noise levels are missing
+
+
+def test_a_class_that_is_missing_takes_its_seed_out_of_the_mean():
+    each = itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))
+    runs = [invented(*one) for one in each]
+    victim = next(
+        run
+        for run in runs
+        if (run.config["action"], run.config["method"], run.config["seed"]) == ("walking", "x-ent", 2)
+    )
+    runs.remove(victim)
+    found = actions_summary.summarise(runs)
+    counts = {
+        (record.method, record.noise): record.n
+        for record in found.records
+        if record.class_ is None and record.metric == "test_ap"
+    }
+    assert counts["x-ent", victim.config["noise"]] == 2
+    assert counts["pos-AP", 0.0] == 3
+
+
+def test_a_summary_can_be_made_at_any_time():
+    runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))]
+    for count in range(0, len(runs), 31):
+        found = actions_summary.summarise(runs[:count])
+        assert found.tables
+        assert found.figures() or not count
+    one_seed = actions_summary.summarise([run for run in runs if run.config["seed"] == 0])
+    assert {claim.verdict for claim in one_seed.claims} == {"too few runs to say"}
+
+
+def test_smooth_ap_counts_where_it_is_tried():
+    def also(action, method, noise, seed):
+        run = invented(action, "x-ent" if method == "Smooth-AP" else method, noise, seed)
+        return Run({**run.config, "method": method}, run.result, run.made)
+
+    levels = (0.0, 0.1, 0.2, 0.3, 0.4)
+    runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, levels, range(3))]
+    runs += [also(*one) for one in itertools.product(ACTIONS, ["Smooth-AP"], levels[::2], range(3))]
+    found = actions_summary.summarise(runs)
+    (ahead,) = [c for c in found.claims if "every other method" in c.paper and "paper's protocol" in c.paper]
+    assert len(ahead.comparisons) == 8
+    assert ahead.verdict == "holds"
+
+
+def test_runs_on_other_data_stand_apart():
+    runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))]
+    other = {**runs[0].config["source"], "features": "other"}
+    runs += [Run({**run.config, "source": other}, run.result, run.made) for run in runs[:5]]
+    names = {record.variant.split(":")[0] for record in actions_summary.summarise(runs).records}
+    assert len(names) == 2
+    assert all(name.startswith("squeezenet, linear head (data and weights ") for name in names)
+
+
+def test_tables_and_figures_say_it_all(summary):
+    titles = [table.title for table in summary.tables]
+    assert titles[0] == "Table 1 of the paper, and ours"
+    assert any(title.startswith("Class by class, 20% flipped") for title in titles)
+    (differences,) = [table for table in summary.tables if table.title.startswith("pos-AP − hinge-AP, class by class")]
+    assert len(differences.rows) == 10
+    assert all(text == "+0.100 ± 0.000" for row in differences.rows for text in row[1:])
+    figures = summary.figures()
+    assert len({figure.name for figure in figures}) == len(figures) == 11
+    (budget,) = [figure for figure in figures if figure.name.endswith("budget-noisy-20")]
+    assert "settings tried" in budget.alt
+
+
+def test_choosing_never_looks_at_test():
+    one = invented("jumping", "pos-AP", 0.2, 0)
+    for by, stop, _ in actions_summary.RULES.values():
+        before = choose(one.result, by, stop)
+        changed = {**one.result, "test": [[random.random() for _ in range(3)] for _ in range(2)]}
+        assert choose(changed, by, stop) == before

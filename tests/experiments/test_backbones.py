@@ -1,0 +1,139 @@
+"""Backbones: torchvision's names and sizes, and weights from files that may be wrong or hostile."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from directloss.experiments.vision.backbones import BACKBONES, AlexNet, SqueezeNet, WeightsError, load_weights
+
+
+def parameters(network):
+    return sum(weight.numel() for weight in network.parameters())
+
+
+def test_sizes_are_those_of_torchvision():
+    assert parameters(AlexNet()) == 61_100_840
+    assert parameters(SqueezeNet()) == 1_248_424
+
+
+def test_names_are_those_of_torchvision():
+    layers = {name.rsplit(".", 1)[0] for name in AlexNet().state_dict()}
+    assert layers == {f"features.{k}" for k in (0, 3, 6, 8, 10)} | {f"classifier.{k}" for k in (1, 4, 6)}
+    layers = {name.rsplit(".", 1)[0] for name in SqueezeNet().state_dict()}
+    fires = {
+        f"features.{k}.{part}" for k in (3, 4, 5, 7, 8, 9, 10, 12) for part in ("squeeze", "expand1x1", "expand3x3")
+    }
+    assert layers == fires | {"features.0", "classifier.1"}
+
+
+@pytest.mark.parametrize(("name", "maps", "pooled"), [("alexnet", (9216,), 9216), ("squeezenet", (512, 13, 13), 4608)])
+def test_shapes(name, maps, pooled):
+    network = BACKBONES[name]().eval()
+    crops = torch.randn((2, 3, 227, 227), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        found = network.trunk(crops)
+        assert found.shape == (2, *maps)
+        assert network.top(found).shape == (2, network.width)
+        assert network.pooled(crops).shape == (2, pooled)
+    of_top = {id(weight) for layer in network.of_top() for weight in layer.parameters()}
+    names = {name for name, weight in network.named_parameters() if id(weight) in of_top}
+    assert names
+    assert all(name.startswith("classifier.") for name in names)
+
+
+def test_weights_come_back_from_both_kinds_of_files(tmp_path):
+    torch.manual_seed(0)
+    network = SqueezeNet()
+    weights = network.state_dict()
+    torch.save(weights, tmp_path / "w.pth")
+    np.savez(tmp_path / "w.npz", **{name: tensor.numpy() for name, tensor in weights.items()})
+    for name in ("w.pth", "w.npz"):
+        other = SqueezeNet()
+        assert load_weights(other, tmp_path / name) == []
+        assert all(torch.equal(tensor, weights[name]) for name, tensor in other.state_dict().items())
+
+
+def test_a_classifier_may_be_missing_and_is_named(tmp_path):
+    weights = {k: v.numpy() for k, v in SqueezeNet().state_dict().items() if k.startswith("features.")}
+    np.savez(tmp_path / "w.npz", **weights)
+    assert load_weights(SqueezeNet(), tmp_path / "w.npz") == ["classifier.1.bias", "classifier.1.weight"]
+
+
+def bomb(path, name):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{name}.npy", bytes(1 << 24))
+
+
+def with_object(path):
+    content = io.BytesIO()
+    np.save(content, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("features.0.bias.npy", content.getvalue())
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("run",)
+
+
+def changed(**changes):
+    def save(path):
+        weights = {k: v.numpy() for k, v in SqueezeNet().state_dict().items()} | changes
+        np.savez(path, **{k: v for k, v in weights.items() if v is not None})
+
+    return save
+
+
+DAMAGES = {
+    "features.0.bias' has 16777216 bytes": ("w.npz", lambda path: bomb(path, "features.0.bias")),
+    "'other' is unknown or there twice": ("w.npz", lambda path: bomb(path, "other")),
+    "'classifier.1.bias' is no plain tensor": (
+        "w.pth",
+        lambda path: torch.save(SqueezeNet().state_dict() | {"classifier.1.bias": torch.zeros(1000).to_sparse()}, path),
+    ),
+    "'classifier.1.weight' is no plain tensor": (
+        "w.pth",
+        lambda path: torch.save(
+            SqueezeNet().state_dict() | {"classifier.1.weight": torch.zeros(2, device="meta")}, path
+        ),
+    ),
+    "Object arrays cannot be loaded": ("w.npz", with_object),
+    "is no file of weights: BadZipFile": ("w.npz", lambda path: path.write_bytes(b"PK\3\4 and no more")),
+    "is no file of weights: UnpicklingError": ("w.pth", lambda path: torch.save({"a": Evil()}, path)),
+    "is no file of weights": ("w.pth", lambda path: path.write_bytes(b"")),
+    "holds no dictionary of tensors": ("w.pth", lambda path: torch.save([torch.zeros(1)], path)),
+    "features.0.bias' is missing": ("w.npz", changed(**{"features.0.bias": None})),
+    "features.0.bias' has shape \\(3,\\) instead of \\(96,\\)": (
+        "w.npz",
+        changed(**{"features.0.bias": np.zeros(3, np.float32)}),
+    ),
+    "features.0.bias' holds values that are not finite": (
+        "w.npz",
+        changed(**{"features.0.bias": np.full(96, np.nan, np.float32)}),
+    ),
+    "holds no weights of SqueezeNet: 'features.10.bias' is unknown": (
+        "w.pth",
+        lambda path: torch.save({k: v for k, v in AlexNet().state_dict().items() if "features" in k}, path),
+    ),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGES)
+def test_a_bad_file_is_named_and_changes_nothing(message, tmp_path, capsys):
+    name, damage = DAMAGES[message]
+    damage(tmp_path / name)
+    network = SqueezeNet()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    with pytest.raises(WeightsError, match=message) as caught:
+        load_weights(network, tmp_path / name)
+    assert str(tmp_path / name) in str(caught.value)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+    assert "run" not in capsys.readouterr().out
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(WeightsError, match=r"nothing\.pth is missing"):
+        load_weights(SqueezeNet(), tmp_path / "nothing.pth")

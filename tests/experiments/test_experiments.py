@@ -1,0 +1,211 @@
+"""The experiments: data as the paper says, grids of one size, choices and verdicts as their rules say."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from directloss.experiments import EXPERIMENTS
+from directloss.experiments.data.label_noise import flip_labels
+from directloss.experiments.data.synthetic import ranked_by_teacher, separable, two_shells
+from directloss.experiments.harness.experiment import Comparison
+from directloss.experiments.methods import METHODS, smooth_ap
+from directloss.experiments.networks import Networks
+from directloss.experiments.report.summary import T_QUANTILES, claim, compare
+from directloss.experiments.sweep import Setting, choose, grid, sweep
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_a_fifth_ranks_at_the_top_of_the_teacher():
+    inputs, target = ranked_by_teacher(2000, generator())
+    assert inputs.shape == (2000, 10)
+    assert target.sum() == 400
+    again = ranked_by_teacher(2000, generator())
+    assert torch.equal(inputs, again[0])
+    assert torch.equal(target, again[1])
+
+
+def test_two_shells_are_apart():
+    inputs, target = two_shells(1000, generator())
+    norms = inputs.square().sum(-1)
+    assert inputs.shape == (1000, 10)
+    assert (norms[target] > 1200).all()
+    assert (norms[~target] < 1000).all()
+    assert 9 < inputs.std() < 11
+    assert 0.25 < target.float().mean() < 0.45
+
+
+def test_separable_data_is_separable_and_overlap_strikes_the_nearest():
+    direction = torch.nn.functional.normalize(torch.ones(10), dim=0)
+    inputs, target = separable(2000, direction, generator())
+    height = inputs @ direction
+    assert height[target].min() - height[~target].max() > 0.2
+    assert 0.15 < target.float().mean() < 0.25
+    inputs, target = separable(2000, direction, generator(), overlapping=0.3)
+    height = inputs @ direction - 0.84
+    wrong = target != (height > 0)
+    assert abs(wrong.float().mean() - 0.15) < 0.03
+    assert height[wrong].abs().max() <= height.abs().sort().values[599]
+
+
+def test_labels_flip_at_the_given_rate():
+    target = torch.zeros(20_000, dtype=torch.bool)
+    assert not flip_labels(target, 0.0, generator()).any()
+    assert flip_labels(target, 1.0, generator()).all()
+    assert abs(flip_labels(target, 0.2, generator()).float().mean() - 0.2) < 0.01
+    with pytest.raises(ValueError, match="rate must be a probability; got 20"):
+        flip_labels(target, 20, generator())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_each_network_its_own_value_and_gradient(name):
+    scores = torch.randn((3, 40), generator=generator()).requires_grad_()
+    target = torch.rand(40, generator=generator(1)) < 0.3
+    values = METHODS[name].loss(scores, target, 0.7)
+    assert values.shape == (3,)
+    values[1].backward()
+    assert scores.grad is not None
+    assert (scores.grad[[0, 2]] == 0).all()
+    alone = METHODS[name].loss(scores[1:2].detach(), target, 0.7)
+    torch.testing.assert_close(values[1:2].detach(), alone)
+
+
+def test_smooth_ap_counts_pairs_and_goes_to_average_precision():
+    from sklearn.metrics import average_precision_score
+
+    scores = torch.randn(50, generator=generator(), dtype=torch.float64)
+    target = torch.rand(50, generator=generator(1)) < 0.3
+    expected = 0.0
+    for i in target.nonzero():
+        above = torch.sigmoid((scores - scores[i]) / 0.3)
+        above[i] = 0
+        expected += (1 + above[target].sum()) / (1 + above.sum())
+    torch.testing.assert_close(smooth_ap(scores, target, 0.3), 1 - expected / target.sum())
+    assert abs(1 - smooth_ap(scores, target, 1e-6) - average_precision_score(target, scores)) < 1e-6
+
+
+OWN_DATA = [experiment for experiment in EXPERIMENTS.values() if experiment.prepare is None]
+
+
+@pytest.mark.parametrize("experiment", OWN_DATA, ids=lambda experiment: experiment.name)
+class TestExperiment:
+    def test_every_method_has_as_many_settings(self, experiment):
+        for preset in experiment.presets:
+            configs = experiment.configs(preset, None)
+            assert len({len(set(config.settings)) for config in configs}) == 1, preset
+            assert len(set(configs)) == len(configs)
+            assert len({config.label for config in configs}) == len(configs)
+        seeds = {config.seed for config in experiment.configs("paper", None)}
+        assert len(seeds) >= (10 if experiment.name == "synthetic" else 5)
+
+    def test_run_repeats_itself_and_leaves_the_random_state_alone(self, experiment):
+        config = dataclasses.replace(experiment.configs("quick", 1)[0], samples=100, iterations=25)
+        state = torch.random.get_rng_state()
+        told = []
+        result = experiment.run(config, told.append)
+        assert told[-1] == 1.0
+        assert experiment.run(config, lambda share: None) == result
+        assert (torch.random.get_rng_state() == state).all()
+        assert result["iterations"] == list(range(26))
+        for name in ("train", "test"):
+            assert len(result[name]) == 26
+            assert all(len(row) == len(config.settings) for row in result[name])
+            assert all(0 <= value <= 1 for row in result[name] for value in row)
+
+    def test_methods_learn_what_they_are_meant_to(self, experiment):
+        configs = experiment.configs("quick", 1)
+        (config,) = [c for c in configs if c.method == "pos-AP" and getattr(c, "batch", None) is None
+                     and getattr(c, "noise", 0) == 0 and getattr(c, "initialisation", "he") == "he"
+                     and getattr(c, "model", "linear") == "linear"]  # fmt: skip
+        result = experiment.run(dataclasses.replace(config, iterations=100), lambda share: None)
+        reached = choose(result, "train").value(result, "test")
+        assert reached > 0.75
+        assert reached > max(result["test"][0]) + 0.2
+
+
+def test_grid_gives_a_method_without_strength_more_step_sizes():
+    ours, theirs = (grid(method, (1.0, 10.0, 100.0), (0.01, 0.1), (0.0, 1.0)) for method in ("pos-AP", "per-AP"))
+    assert len(ours) == len(theirs) == 12
+    assert len({setting.learning_rate for setting in ours}) == 2
+    assert {setting.learning_rate for setting in theirs} > {0.3, 0.00333}
+
+
+def test_averaging_measures_the_mean_of_the_weights_and_leaves_training_alone():
+    inputs, target = ranked_by_teacher(200, generator())
+    settings = (Setting(1.0, 0.1, 0.0), Setting(1.0, 0.3, 0.1))
+    seen = []
+
+    class Spy(Networks):
+        def forward(self, inputs):
+            if not torch.is_grad_enabled():
+                seen.append(self.weights.detach().clone())
+            return super().forward(inputs)
+
+    ends = []
+    for averaging in (0.0, 0.5):
+        networks = Spy(2, (10, 5, 1), "he", generator())
+        sweep("pos-AP", settings, networks, {"train": (inputs, target)}, iterations=3, averaging=averaging)
+        ends.append(networks.weights.detach().clone())
+    plain, averaged = seen[:4], seen[4:]
+    assert torch.equal(*ends)
+    assert torch.equal(plain[3], ends[0])
+    mean = (plain[0] / 8 + plain[1] / 4 + plain[2] / 2 + plain[3]) / (1 / 8 + 1 / 4 + 1 / 2 + 1)
+    torch.testing.assert_close(averaged[3], mean)
+    assert torch.equal(averaged[0], plain[0])
+
+
+def test_choice_takes_the_best_end_or_the_best_checkpoint():
+    result = {"train": [[0.1, 0.2], [0.3, 0.9], [0.5, 0.4]], "test": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]}
+    assert choose(result, "train") == (2, (0,))
+    assert choose(result, "train").value(result, "test") == 5.0
+    assert choose(result, "train", early_stopping=True) == (1, (1,))
+
+
+def test_settings_that_tie_are_averaged_at_the_first_checkpoint_that_is_best():
+    result = {
+        "train": [[0.1, 0.2, 0.3], [0.9, 0.9, 0.3], [0.9, 0.2, 0.9]],
+        "test": [[0.0] * 3, [0.2, 0.4, 0.9], [1.0] * 3],
+    }
+    chosen = choose(result, "train", early_stopping=True)
+    assert chosen == (1, (0, 1))
+    assert chosen.value(result, "test") == pytest.approx(0.3)
+    assert choose(result, "train") == (2, (0, 2))
+
+
+def outcomes(*differences):
+    return {
+        ("v", 0.0, "a"): dict(enumerate(differences)),
+        ("v", 0.0, "b"): dict.fromkeys(range(len(differences)), 0.0) | {99: 1.0},
+    }
+
+
+def test_comparison_is_paired_over_the_seeds_that_both_have():
+    (found,) = compare(outcomes(1.0, 2.0, 3.0), "v", 0.0, "a", "b", "a − b")
+    assert found == ("a − b", 2.0, pytest.approx(1 / 3**0.5), 3)
+    assert compare(outcomes(1.0, 2.0), "v", 0.0, "a", "b", "") == []
+    assert compare({}, "v", 0.0, "a", "b", "") == []
+
+
+@pytest.mark.parametrize(
+    ("means", "verdict"),
+    [
+        ([0.3, 0.5], "holds"),
+        ([0.3, 0.1], "holds in part"),
+        ([0.3, -0.9], "holds in part"),
+        ([0.1, -0.9], "does not hold"),
+        ([0.27, 0.27], "does not hold"),  # 2.7 standard errors are not enough with five seeds
+        ([0.3], "too few runs to say"),
+        ([], "too few runs to say"),
+    ],
+)
+def test_verdict_follows_its_rule(means, verdict):
+    assert claim("", [Comparison("", mean, 0.1, 5) for mean in means], 2).verdict == verdict
+
+
+def test_quantiles_are_those_of_student():
+    from scipy.stats import t
+
+    assert [round(float(t.ppf(0.975, k + 1)), 2) for k in range(len(T_QUANTILES))] == list(T_QUANTILES)

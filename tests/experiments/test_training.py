@@ -1,0 +1,289 @@
+"""Networks side by side train exactly as they would alone, and two passes give the gradient of one."""
+
+import pytest
+import torch
+from torch import nn
+
+from directloss import AveragePrecisionLoss
+from directloss.experiments.networks import Heads, Networks
+from directloss.experiments.trainers import fine_tune, passes, train
+from directloss.training import accumulate, with_positives
+
+WIDTHS = (5, 7, 4, 1)
+
+
+def alone(networks: Networks, index: int) -> nn.Sequential:
+    """The same network in plain torch."""
+    layers = []
+    parts = networks.weights[index].detach().split(networks.sizes)
+    for k, (outputs, inputs) in enumerate(networks.shapes):
+        layer = nn.Linear(inputs, outputs)
+        layer.weight.data = parts[2 * k].view(outputs, inputs).clone()
+        layer.bias.data = parts[2 * k + 1].clone()
+        layers += [layer, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def data(items=200):
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn((items, WIDTHS[0]), generator=generator)
+    return inputs, inputs.sum(-1) > 1
+
+
+def losses(scores, target):
+    return AveragePrecisionLoss(reduction="none")(scores, target.expand_as(scores))
+
+
+def test_initialisations_have_the_scale_that_they_promise():
+    generator = torch.Generator().manual_seed(0)
+    weights = Networks(1, (400, 300, 1), "normal", generator).weights
+    assert abs(weights.std() - 1) < 0.01
+    weights = Networks(1, (400, 300, 1), "he", generator).weights[0, : 400 * 300]
+    assert abs(weights.std() - (2 / 400) ** 0.5) < 0.001
+    he, small = (
+        Networks(1, (400, 300, 1), kind, torch.Generator().manual_seed(0)).weights[0] for kind in ("he", "small")
+    )
+    assert torch.equal(he[:-301], small[:-301])
+    torch.testing.assert_close(small[-301:], he[-301:] / 100)
+    with pytest.raises(ValueError, match="initialisation must be one of 'normal', 'he', 'small'; got 'xavier'"):
+        Networks(1, (4, 1), "xavier", generator)
+
+
+@pytest.mark.parametrize("batch", [None, 32])
+def test_networks_side_by_side_equal_torch_with_adamw(batch):
+    inputs, target = data()
+    rates, decays = torch.tensor([0.01, 0.03, 0.03]), torch.tensor([0.0, 0.0, 0.5])
+    networks = Networks(3, WIDTHS, "he", torch.Generator().manual_seed(0))
+    twins = [alone(networks, k) for k in range(3)]
+    for twin in twins:
+        torch.testing.assert_close(networks(inputs)[0], twin(inputs).squeeze(-1))
+    settings = {"learning_rates": rates, "weight_decays": decays, "iterations": 20}
+    batches = passes(len(target), batch, torch.Generator().manual_seed(5))
+    train(networks, losses, inputs, target, **settings, batches=batches)
+    for k, twin in enumerate(twins):
+        optimizer = torch.optim.AdamW(twin.parameters(), lr=float(rates[k]), weight_decay=float(decays[k]))
+        generator = torch.Generator().manual_seed(5)
+        order = torch.empty(0, dtype=torch.long)
+        for _ in range(20):
+            if batch and len(order) < batch:
+                order = torch.randperm(len(target), generator=generator)
+            items, order = (order[:batch], order[batch:]) if batch else (slice(None), order)
+            optimizer.zero_grad()
+            losses(twin(inputs[items]).squeeze(-1), target[items]).backward()
+            optimizer.step()
+        torch.testing.assert_close(networks(inputs)[k], twin(inputs).squeeze(-1), rtol=2e-3, atol=2e-4)
+
+
+def three(batches):
+    return torch.cat([next(batches) for _ in range(3)]).tolist()
+
+
+def test_a_pass_shows_every_item_at_most_once_and_leaves_out_a_rest():
+    batches = passes(10, 3, torch.Generator().manual_seed(0))
+    orders = [three(batches) for _ in range(20)]
+    assert all(len(set(order)) == 9 and set(order) < set(range(10)) for order in orders)
+    assert len({frozenset(order) for order in orders}) > 3  # not always the same one is left out
+    assert len({tuple(order) for order in orders}) == 20
+    again = passes(10, 3, torch.Generator().manual_seed(0))
+    assert three(again) == orders[0]
+
+
+@pytest.mark.parametrize("batch", [None, 10, 11])
+def test_a_batch_that_holds_all_items_is_the_whole_set(batch):
+    batches = passes(10, batch, None)
+    assert [next(batches) for _ in range(3)] == [None] * 3
+
+
+@pytest.mark.parametrize(("batch", "share", "wanted"), [(16, 0.25, 4), (2, 0.25, 1), (3, 0.99, 2), (7, 0.01, 1)])
+@pytest.mark.parametrize("positives", [1, 5, 39])
+def test_every_batch_has_its_share_of_positives(batch, share, wanted, positives):
+    target = torch.arange(40) < positives
+    target = target[torch.randperm(40, generator=torch.Generator().manual_seed(1))]
+    batches = with_positives(target, batch, share, torch.Generator().manual_seed(0))
+    drawn = [next(batches) for _ in range(600)]
+    assert {len(items) for items in drawn} == {batch}
+    assert {int(target[items].sum()) for items in drawn} == {wanted}
+    seen = torch.cat(drawn).unique()
+    assert target[seen].sum() == positives  # none is never seen
+    assert (~target[seen]).sum() == 40 - positives
+    again = with_positives(target, batch, share, torch.Generator().manual_seed(0))
+    assert all(torch.equal(items, next(again)) for items in drawn)
+
+
+@pytest.mark.parametrize(("value", "lacking"), [(True, "negatives"), (False, "positives")])
+def test_a_target_of_one_kind_is_refused(value, lacking):
+    batches = with_positives(torch.full((9,), value), 4, 0.25, None)
+    with pytest.raises(ValueError, match=f"A batch needs positives and negatives; the target has no {lacking}"):
+        next(batches)
+
+
+def test_training_sees_the_batches_that_it_is_given():
+    inputs, target = data()
+    networks = Networks(1, WIDTHS, "he", torch.Generator().manual_seed(0))
+    given = [torch.tensor([3, 1, 2]), torch.tensor([0, 0, 5, 199]), None]
+    seen = []
+
+    def spy(scores, labels):
+        seen.append((scores.detach(), labels))
+        return scores.sum(-1)
+
+    still, batches = torch.zeros(1), iter(given)
+    train(networks, spy, inputs, target, learning_rates=still, weight_decays=still, iterations=3, batches=batches)
+    for (scores, labels), items in zip(seen, [given[0], given[1], slice(None)], strict=True):
+        assert torch.equal(labels, target[items])
+        torch.testing.assert_close(scores[0], networks(inputs[items])[0])
+
+
+def test_dead_gradients_are_counted_for_each_network():
+    inputs, target = data()
+    networks = Networks(2, WIDTHS, "he", torch.Generator().manual_seed(0))
+
+    def half_dead(scores, labels):
+        return (scores * torch.tensor([[0.0], [1.0]])).sum(-1)
+
+    rates = torch.full((2,), 0.01)
+    dead = train(networks, half_dead, inputs, target, learning_rates=rates, weight_decays=0 * rates, iterations=4)
+    assert dead.tolist() == [1.0, 0.0]
+
+
+def test_a_network_that_diverges_leaves_the_others_alone():
+    inputs, target = data()
+    settings = {"weight_decays": torch.zeros(2), "iterations": 30}
+    both = Networks(2, WIDTHS, "he", torch.Generator().manual_seed(0))
+    train(both, losses, inputs, target, learning_rates=torch.tensor([1e30, 0.01]), **settings)
+    calm = Networks(2, WIDTHS, "he", torch.Generator().manual_seed(0))
+    train(calm, losses, inputs, target, learning_rates=torch.tensor([0.01, 0.01]), **settings)
+    assert not both(inputs)[0].isfinite().all()
+    torch.testing.assert_close(both(inputs)[1], calm(inputs)[1])
+
+
+def test_momentum_equals_torch_with_steps_in_lengths_of_the_first_gradient():
+    inputs, target = data()
+    rates, decays = torch.tensor([0.03, 0.3]), torch.tensor([0.0, 0.1])
+    networks = Networks(2, WIDTHS, "he", torch.Generator().manual_seed(0))
+    twins = [alone(networks, k) for k in range(2)]
+    settings = {"learning_rates": rates, "weight_decays": decays, "iterations": 20, "optimizer": "momentum"}
+    train(networks, losses, inputs, target, **settings)
+    for k, twin in enumerate(twins):
+        weights = list(twin.parameters())
+        first = torch.autograd.grad(losses(twin(inputs).squeeze(-1), target), weights)
+        length = float(torch.cat([part.flatten() for part in first]).norm())
+        optimizer = torch.optim.SGD(
+            weights, lr=float(rates[k]) / length, momentum=0.9, weight_decay=float(decays[k]) * length
+        )
+        for _ in range(20):
+            optimizer.zero_grad()
+            losses(twin(inputs).squeeze(-1), target).backward()
+            optimizer.step()
+        torch.testing.assert_close(networks(inputs)[k], twin(inputs).squeeze(-1), rtol=2e-3, atol=2e-4)
+
+
+def test_momentum_waits_for_a_first_gradient():
+    inputs, target = data()
+    calls = []
+
+    def late(scores, labels):
+        calls.append(0)
+        return (scores * (len(calls) > 2)).sum(-1)
+
+    networks = Networks(1, WIDTHS, "he", torch.Generator().manual_seed(0))
+    before = networks.weights.detach().clone()
+    settings = {"learning_rates": torch.tensor([0.5]), "weight_decays": torch.zeros(1), "optimizer": "momentum"}
+    train(networks, late, inputs, target, iterations=2, **settings)
+    assert torch.equal(networks.weights, before)
+    calls.clear()
+    train(networks, late, inputs, target, iterations=3, **settings)
+    torch.testing.assert_close((networks.weights - before).norm(), torch.tensor(0.5))
+
+
+@pytest.mark.parametrize("widths", [(5, 1), WIDTHS])
+def test_heads_are_networks(widths):
+    inputs, _ = data()
+    heads, networks = (kind(3, widths, "normal", torch.Generator().manual_seed(0)) for kind in (Heads, Networks))
+    assert torch.equal(heads.weights, networks.weights)
+    torch.testing.assert_close(heads(inputs), networks(inputs))
+
+
+class Small(nn.Module):
+    """A network with dropout and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(5, 8)
+        self.dropout = nn.Dropout()
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, inputs):
+        return self.head(self.dropout(self.first(inputs).relu())).squeeze(-1)
+
+
+def gradients(network):
+    return [weight.grad.clone() for weight in network.parameters() if weight.grad is not None]
+
+
+def small():
+    torch.manual_seed(0)
+    return Small().double()
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_two_passes_give_the_gradient_of_one(dropout):
+    inputs, target = data()
+    inputs = inputs.double()
+    network = small().train(dropout)
+    torch.manual_seed(7)
+    scores, at_scores = accumulate(network, lambda: inputs.split(32), lambda scores: losses(scores, target))
+    found = gradients(network)
+    assert scores.shape == at_scores.shape == target.shape
+    assert not scores.requires_grad
+
+    network.zero_grad()
+    torch.manual_seed(7)
+    losses(torch.cat([network(chunk) for chunk in inputs.split(32)]), target).backward()
+    assert len(found) == 4
+    assert found[0].abs().max() > 1e-3
+    torch.testing.assert_close(found, gradients(network), rtol=1e-5, atol=1e-12)
+
+
+def test_fine_tuning_is_sgd_with_ten_times_the_step_for_the_head():
+    inputs, target = data()
+    inputs = inputs.double()
+    ours, theirs = small().eval(), small().eval()
+    ours.dropout.p = theirs.dropout.p = 0.0
+    told = []
+    dead = fine_tune(
+        ours, ours.head, lambda iteration: lambda: inputs.split(32), lambda scores: losses(scores, target),
+        learning_rate=0.01, weight_decay=0.1, iterations=5, after=told.append,
+    )  # fmt: skip
+    groups = [{"params": theirs.first.parameters()}, {"params": theirs.head.parameters(), "lr": 0.1}]
+    optimizer = torch.optim.SGD(groups, lr=0.01, momentum=0.9, weight_decay=0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        losses(theirs(inputs), target).backward()
+        optimizer.step()
+    assert told == [1, 2, 3, 4, 5]
+    assert dead == 0
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_fine_tuning_leaves_frozen_layers_alone_counts_dead_gradients_and_ends_where_scores_do():
+    inputs, target = data()
+    inputs = inputs.double()
+    network = small()
+    network.first.requires_grad_(False)
+    frozen, head = network.first.weight.clone(), network.head.weight.detach().clone()
+    settings = {"learning_rate": 0.01, "weight_decay": 0.0, "iterations": 4}
+
+    def chunks(iteration):
+        return lambda: inputs.split(64)
+
+    assert fine_tune(network, network.head, chunks, lambda scores: 0 * scores.sum(), **settings) == 1
+    assert torch.equal(network.head.weight, head)
+    assert fine_tune(network, network.head, chunks, lambda scores: losses(scores, target), **settings) == 0
+    assert torch.equal(network.first.weight, frozen)
+    assert not torch.equal(network.head.weight, head)
+    told = []
+    settings["learning_rate"] = 1e200
+    fine_tune(network, network.head, chunks, lambda scores: scores.square().sum(), **settings, after=told.append)
+    assert len(told) < 4

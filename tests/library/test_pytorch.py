@@ -1,0 +1,240 @@
+"""At home in PyTorch: compile, transforms, types, autocast, workers, threads, copies, caches."""
+
+import copy
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import MEMBERS
+from torch.library import opcheck
+from torch.utils.data import DataLoader, Dataset
+
+from directloss import AveragePrecisionLoss, PositiveDirect, StructuredLoss, Task, average_precision_loss
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def problem(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    return scores.requires_grad_(), torch.rand(shape, generator=generator) < 0.4
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("member", MEMBERS, ids=str)
+def test_compiles_into_one_graph_with_the_same_value_and_gradient(member, masked):
+    torch.compiler.reset()
+    loss = StructuredLoss(*member)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    scores, target = problem(3, 9)
+    mask = torch.rand((3, 9), generator=torch.Generator().manual_seed(1)) < 0.8 if masked else None
+    want, got = loss(scores, target, mask), compiled(scores, target, mask)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(torch.autograd.grad(got, scores), torch.autograd.grad(want, scores))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_compiles_a_training_step_with_inductor():
+    torch.compiler.reset()
+    layer = torch.nn.Linear(4, 1)
+    loss = AveragePrecisionLoss()
+    x, y = torch.randn(2, 20, 4), torch.rand(2, 20) < 0.5
+    step = torch.compile(lambda x: loss(layer(x).squeeze(-1), y), fullgraph=True)
+    want = torch.autograd.grad(loss(layer(x).squeeze(-1), y), layer.weight)
+    torch.testing.assert_close(torch.autograd.grad(step(x), layer.weight), want)
+
+
+def test_compiled_code_still_refuses_bad_input():
+    torch.compiler.reset()
+    compiled = torch.compile(average_precision_loss, fullgraph=True, backend="aot_eager")
+    with pytest.raises(ValueError, match="finite"):
+        compiled(torch.tensor([torch.nan, 1.0]), torch.tensor([1, 0]))
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=str)
+def test_transforms_of_torch_func(member):
+    loss = StructuredLoss(*member, reduction="sum")
+    scores, target = problem(4, 3, 7)
+    (want,) = torch.autograd.grad(loss(scores, target), scores)
+    scores = scores.detach()
+    torch.testing.assert_close(torch.func.grad(loss)(scores, target), want)
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(1, 1), out_dims=1)(scores, target)
+    torch.testing.assert_close(each, want)
+    shared = torch.func.vmap(loss, in_dims=(0, None))(scores, target[0])
+    torch.testing.assert_close(shared, torch.stack([loss(s, target[0]) for s in scores]))
+    mask = target | (scores > 0)
+    masked = torch.func.vmap(loss)(scores, target, mask)
+    torch.testing.assert_close(masked, torch.stack([loss(*row) for row in zip(scores, target, mask, strict=True)]))
+    torch.testing.assert_close(torch.func.jacrev(loss)(scores, target), want)
+
+
+def test_operators_keep_the_rules_of_torch_library():
+    scores, target = problem(3, 8)
+    mask = torch.rand(3, 8) < 0.7
+    for valid in (None, mask):
+        for dtype in (torch.float32, torch.float64):
+            arguments = (scores.detach().to(dtype), target, valid)
+            opcheck(torch.ops.directloss.average_precision.default, (*arguments, 1.0, 0.0, 1.0))
+            opcheck(torch.ops.directloss.valid_lists.default, arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("member", MEMBERS, ids=str)
+def test_value_and_gradient_have_the_type_of_the_scores(member, dtype):
+    scores, target = problem(2, 9, dtype=dtype)
+    value = StructuredLoss(*member)(scores, target)
+    (grad,) = torch.autograd.grad(value, scores)
+    assert value.dtype == grad.dtype == dtype
+    double = scores.detach().double().requires_grad_()
+    want = StructuredLoss(*member)(double, target)
+    torch.testing.assert_close(value, want.to(dtype))
+    torch.testing.assert_close(grad, torch.autograd.grad(want, double)[0].to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_gives_a_float32_loss_as_torch_does(dtype):
+    layer = torch.nn.Linear(8, 1)
+    x, target = torch.randn(30, 8), torch.rand(30) < 0.3
+    with torch.autocast("cpu", dtype=dtype):
+        scores = layer(x).squeeze(-1)
+        assert scores.dtype == dtype
+        value = average_precision_loss(scores, target)
+        assert value.dtype == torch.nn.functional.binary_cross_entropy_with_logits(scores, target.float()).dtype
+    (grad,) = torch.autograd.grad(2.0**10 * value, layer.weight)  # as a GradScaler would
+    assert torch.isfinite(grad).all()
+    assert grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("member", MEMBERS, ids=str)
+def test_autocast_changes_neither_value_nor_gradient(member, dtype):
+    scores, target = problem(4, 500, dtype=torch.float32)
+    loss = StructuredLoss(*member)
+    want = loss(scores, target)
+    with torch.autocast("cpu", dtype=dtype):
+        got = loss(scores, target)
+    torch.testing.assert_close(got, want)
+    scale = 65536.0  # where a GradScaler starts
+    torch.testing.assert_close(torch.autograd.grad(scale * got, scores), torch.autograd.grad(scale * want, scores))
+
+
+def test_tensors_without_data_get_a_loss_without_data():
+    scores, target = problem(2, 9)
+    assert AveragePrecisionLoss()(scores.detach().to("meta"), target.to("meta")).device.type == "meta"
+
+
+def test_repr_shows_a_task_of_your_own():
+    class Mine(Task):
+        infer = infer_augmented = truth = None  # pyright: ignore
+
+    assert repr(StructuredLoss(Mine(), PositiveDirect(1.0))).startswith("StructuredLoss(task=Mine(), ")
+
+
+def test_small_gradients_survive_float16_under_a_scaled_loss():
+    scores, target = problem(20_000, dtype=torch.float16)
+    plain, scaled = (
+        torch.autograd.grad(average_precision_loss(scores, target), scores, torch.tensor(scale, dtype=torch.float16))[0]
+        for scale in (1.0, 1024.0)
+    )
+    (want,) = torch.autograd.grad(average_precision_loss(s := scores.detach().double().requires_grad_(), target), s)
+    assert (plain == 0).sum() > (want == 0).sum()  # underflow without a scale
+    torch.testing.assert_close(scaled, (1024 * want).half())
+
+
+class Lists(Dataset):
+    """A data set whose items are computed with the loss, in the worker."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        scores, target = problem(50, dtype=torch.float32, seed=index)
+        return torch.autograd.grad(average_precision_loss(scores, target), scores)[0]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_loss_works_in_data_loader_workers(method):
+    want = torch.stack([Lists()[k] for k in range(4)])  # the parent has used the kernels before it forks
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of fork beside threads
+        loader = DataLoader(Lists(), batch_size=2, num_workers=2, multiprocessing_context=method)
+        got = torch.cat(list(loader))
+    torch.testing.assert_close(got, want)
+
+
+def test_loss_works_in_several_threads_at_once():
+    problems = [problem(2000, seed=k) for k in range(8)]
+    loss = AveragePrecisionLoss()
+    want = [torch.autograd.grad(loss(*p), p[0])[0] for p in problems]
+    got = [None] * 8
+
+    def work(k):
+        for _ in range(5):
+            (got[k],) = torch.autograd.grad(loss(*problems[k]), problems[k][0])
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=str)
+def test_losses_are_plain_modules(member):
+    loss = StructuredLoss(*member, reduction="sum")
+    assert loss.state_dict() == {}
+    assert list(loss.parameters()) == []
+    twin = copy.deepcopy(loss)
+    assert (twin.task, twin.update, twin.reduction) == (loss.task, loss.update, loss.reduction)
+    assert repr(loss) == f"StructuredLoss(task={member[0]}, update={member[1]}, reduction='sum')"
+    scores, target = problem(9)
+    assert twin.train()(scores, target) == loss.eval()(scores, target)
+
+
+def test_repr_of_the_front_door():
+    assert repr(AveragePrecisionLoss(PositiveDirect(2.0))) == (
+        "AveragePrecisionLoss(task=AveragePrecision(), update=PositiveDirect(epsilon=2.0), reduction='mean')"
+    )
+
+
+def python(code: str, **environment: str) -> str:
+    """Run code in a fresh process and return what it prints."""
+    variables = {**os.environ, "PYTHONPATH": str(SOURCE), **environment}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_is_silent_and_brings_neither_numba_nor_an_extra():
+    heavy = "numba", "sklearn", "matplotlib", "rich"
+    code = f"import sys, directloss; print([m for m in {heavy} if m in sys.modules])"
+    assert python(code) == "[]\n"
+
+
+CALL = """
+import torch, directloss
+print(directloss.average_precision_loss(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).item())
+from directloss.kernels.average_precision import average_precision_contrast as kernel
+print(sum(kernel.stats.cache_hits.values()) if kernel.stats.cache_path else None)
+"""
+
+
+def test_later_processes_take_the_kernels_from_the_cache(tmp_path):
+    first, second = (python(CALL, NUMBA_CACHE_DIR=str(tmp_path)).split() for _ in range(2))
+    assert (first[1], second[1]) == ("0", "1")
+    assert first[0] == second[0]
+    assert float(first[0]) == pytest.approx(5 / 12)
+
+
+def test_kernels_work_where_no_cache_can_be_written():
+    code = f"""
+import numba.core.caching as caching
+caching.CacheImpl._locator_classes = []  # what numba finds where no directory can be written
+{CALL}"""
+    assert python(code).split()[1] == "None"
