@@ -3,11 +3,9 @@
 import dataclasses
 import itertools
 import json
-import os
 import random
-import subprocess
-import sys
 
+import commands
 import numpy as np
 import pytest
 import torch
@@ -55,9 +53,7 @@ def silent(text):
 
 
 def call(place, *arguments):
-    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "DIRECTLOSS_CACHE": str(place / "cache")}
-    line = [sys.executable, "-m", "directloss", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=300, env=environment)
+    return commands.call(*arguments, DIRECTLOSS_CACHE=str(place / "cache"))
 
 
 @pytest.fixture(scope="module")
