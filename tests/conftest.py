@@ -1,5 +1,7 @@
 """What all tests share: one hypothesis profile, the members that every law is tried on, and how lists are drawn."""
 
+import os
+
 import hypothesis
 import torch
 from hypothesis import strategies
@@ -8,6 +10,13 @@ from directloss import TASKS, CentralDirect, Hinge, NegativeDirect, Perceptron, 
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("default")
+
+
+def pytest_configure() -> None:
+    """Share the cores among the processes that test: threads that wait for a core slow down all the others."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    torch.set_num_threads(max(1, torch.get_num_threads() // processes))
+
 
 UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1.3), Perceptron()]
 MEMBERS = [(task(), update) for task in TASKS.values() for update in UPDATES]
