@@ -12,8 +12,6 @@ from joblib.externals.loky import reusable_executor
 
 from directloss.__main__ import main
 
-WIDTH = {"COLUMNS": "100", "NO_COLOR": "1"}
-
 
 def _end_workers() -> None:
     """Worker processes have the environment of the call that started them, and would serve the next one too."""
@@ -27,7 +25,7 @@ def call(*arguments: object, **environment: str) -> subprocess.CompletedProcess[
     line = ["directloss", *map(str, arguments)]
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with (
-        mock.patch.dict(os.environ, {**WIDTH, **environment}),
+        mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1", **environment}),
         mock.patch.object(sys, "argv", line),
         mock.patch.object(sys, "path", list(sys.path)),
         contextlib.redirect_stdout(out),

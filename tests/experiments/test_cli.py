@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from commands import WIDTH, call
+from commands import call
 
 from directloss.experiments import EXPERIMENTS
 
 SEPARABLE = len(EXPERIMENTS["separable"].configs("quick", 1))
-ENVIRONMENT = {**os.environ, **WIDTH}
+ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
 
 
 def command(*arguments):
