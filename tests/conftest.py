@@ -3,6 +3,7 @@
 import os
 
 import hypothesis
+import pytest
 import torch
 from hypothesis import strategies
 
@@ -18,6 +19,15 @@ def pytest_configure() -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // processes))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for a slow fixture is slow."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
+SLOW_FIXTURES = {"finished", "reproduced"}  # whole experiments, through the command line
 UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1.3), Perceptron()]
 MEMBERS = [(task(), update) for task in TASKS.values() for update in UPDATES]
 

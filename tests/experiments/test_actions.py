@@ -286,6 +286,7 @@ def test_noise_strikes_training_and_its_own_validation_only(place, monkeypatch):
 
 
 @pytest.mark.parametrize("train", ["top", "all"])
+@pytest.mark.slow
 def test_fine_tuning_trains_what_it_says(place, train):
     source, notes = prepared(place, "squeezenet", train)
     assert notes == []
@@ -328,6 +329,7 @@ def test_missing_weights_of_the_top_are_told(place):
     assert note.endswith("these start at random.")
 
 
+@pytest.mark.slow
 def test_two_passes_through_a_backbone_give_the_gradient_of_one():
     torch.manual_seed(0)
     scorer = Scorer(SqueezeNet(), True).double().eval()
@@ -433,6 +435,7 @@ def test_a_class_that_is_missing_takes_its_seed_out_of_the_mean():
     assert counts["pos-AP", 0.0] == 3
 
 
+@pytest.mark.slow
 def test_a_summary_can_be_made_at_any_time():
     runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))]
     for count in range(0, len(runs), 31):

@@ -136,6 +136,7 @@ def test_kill_loses_only_what_was_under_way_and_the_same_command_goes_on(finishe
     assert expected.items() <= results(folder).items()
 
 
+@pytest.mark.slow
 def test_interrupt_ends_cleanly_and_says_what_is_kept(tmp_path):
     process, folder = start(tmp_path)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -146,12 +147,14 @@ def test_interrupt_ends_cleanly_and_says_what_is_kept(tmp_path):
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_workers_end_soon_after_their_parent_is_killed(tmp_path):
     process, _ = start(tmp_path)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)  # the workers hold its pipes open until they end
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_told_and_nothing_is_lost(tmp_path):
     process, folder = start(tmp_path)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -235,6 +238,7 @@ def test_report_of_an_empty_folder_says_how_to_fill_it(tmp_path):
     ("module", "extra"),
     [("typer", "experiments"), ("joblib", "experiments"), ("matplotlib", "experiments"), ("ray", "ray")],
 )
+@pytest.mark.slow
 def test_a_missing_package_is_named_with_what_to_install(module, extra, tmp_path):
     done = without(module, "reproduce", "separable", "--seeds", 1, "--backend", "ray", "--out", tmp_path / "new")
     assert done.returncode == 2
@@ -274,6 +278,7 @@ def test_list_and_help_name_everything():
         assert name in helped
 
 
+@pytest.mark.slow
 def test_check_tries_a_task(tmp_path):
     done = call("check", "examples.top_item:TopItem")
     assert done.returncode == 0, done.stderr

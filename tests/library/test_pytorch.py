@@ -39,6 +39,7 @@ def test_compiles_into_one_graph_with_the_same_value_and_gradient(member, masked
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.slow
 def test_compiles_a_training_step_with_inductor():
     torch.compiler.reset()
     layer = torch.nn.Linear(4, 1)
@@ -157,7 +158,7 @@ class Lists(Dataset):
         return torch.autograd.grad(average_precision_loss(scores, target), scores)[0]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_loss_works_in_data_loader_workers(method):
     want = torch.stack([Lists()[k] for k in range(4)])  # the parent has used the kernels before it forks
     with warnings.catch_warnings():
@@ -237,6 +238,7 @@ print(kernel(1), sum(kernel.stats.cache_hits.values()) if kernel.stats.cache_pat
 """
 
 
+@pytest.mark.slow
 def test_later_processes_take_the_kernels_from_the_cache(tmp_path):
     """A small kernel from an empty cache, which takes no time to compile; the real one from the cache that there is."""
     (tmp_path / "small.py").write_text(SMALL)
@@ -248,6 +250,7 @@ def test_later_processes_take_the_kernels_from_the_cache(tmp_path):
     assert float(value) == pytest.approx(5 / 12)
 
 
+@pytest.mark.slow
 def test_kernels_work_where_no_cache_can_be_written(tmp_path):
     (tmp_path / "small.py").write_text(SMALL)
     code = f"""
