@@ -8,31 +8,23 @@ know: with it, every update and every check of directloss works.
 import torch
 from torch import Tensor
 
-from directloss import Output, PositiveDirect, StructuredLoss, Task, check_task
+from directloss import TRUTH, Output, PositiveDirect, StructuredLoss, Task, check_task
 
 
 class TopItem(Task):
-    def infer(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Output:
-        return self.infer_augmented(scores, target, 0.0, mask)
-
-    def infer_augmented(self, scores: Tensor, target: Tensor, weight: float, mask: Tensor | None = None) -> Output:
-        return self._pick(scores + weight * ~target.bool(), target, mask)
-
-    def truth(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Output:
-        return self._pick(scores.masked_fill(~target.bool(), -torch.inf), target, mask)
-
-    def outputs(self, target: Tensor) -> Output:
-        loss = ~target.bool() if target.any() else torch.zeros_like(target)
-        return Output(torch.eye(len(target), dtype=torch.float64) * target.any(), loss.double())
-
-    @staticmethod
-    def _pick(values: Tensor, target: Tensor, mask: Tensor | None) -> Output:
-        mask = torch.ones_like(values, dtype=torch.bool) if mask is None else mask
-        positive = target.bool() & mask
+    def oracle(self, scores: Tensor, target: Tensor, weight, mask: Tensor) -> Output:
+        values = target.double() if weight is TRUTH else scores + weight * ~target
         values = values.masked_fill(~mask, -torch.inf)
-        best = (values == values.amax(-1, keepdim=True)) & positive.any(-1, keepdim=True)  # no positive: no task
+        best = (values == values.amax(-1, keepdim=True)) & mask
         features = best / best.sum(-1, keepdim=True).clamp(min=1)  # tied items share
-        return Output(features.to(values.dtype), (features * ~positive).sum(-1).to(values.dtype))
+        return Output(features, (features * ~target).sum(-1))
+
+    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
+        return target.any(-1)  # without a positive there is nothing to pick
+
+    def outputs(self, scores: Tensor, target: Tensor) -> Output:
+        loss = ~target if target.any() else torch.zeros_like(target)
+        return Output(torch.eye(len(target), dtype=torch.float64) * target.any(), loss.double())
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
 from .loss import AveragePrecisionLoss, StructuredLoss, average_precision_loss, direct_loss, structured_loss
-from .task import Output, Task
+from .task import Output, Problem, Task
 from .tasks import TASKS, AveragePrecision, ZeroOne
-from .update import UPDATES, CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update
+from .update import TRUTH, UPDATES, CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Row, Update
 from .verification import TaskError, check_task
 
 __all__ = [
     "TASKS",
+    "TRUTH",
     "UPDATES",
     "AveragePrecision",
     "AveragePrecisionLoss",
@@ -17,6 +18,8 @@ __all__ = [
     "Output",
     "Perceptron",
     "PositiveDirect",
+    "Problem",
+    "Row",
     "StructuredLoss",
     "Task",
     "TaskError",

@@ -1,7 +1,6 @@
-"""Losses: a task and an update become one number to minimise. The only code that meets autograd.
+"""Losses: a task and an update become one number to minimise.
 
-A loss is locally linear in the scores, so its graph is one dot product with the gradient that the task gives. Plain
-operations keep it at home in compile, vmap, torch.func and double backward, and cost less than an autograd.Function.
+`autograd.py` gives one differentiable value a list. Here they are reduced to one number, and become modules.
 """
 
 from collections.abc import Sequence
@@ -10,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .autograd import watched
-from .checks import check_alike, check_lists, check_parts, check_reduction, check_scored
+from .autograd import differentiable_values
+from .checks import check_alike, check_parts, check_reduction, check_scored, check_scores
 from .task import Task
 from .tasks.average_precision import AveragePrecision
 from .update import PositiveDirect, Update
@@ -31,29 +30,18 @@ def _structured_loss(
     task: Task, update: Update, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
 ) -> Tensor:
     check_reduction(reduction)
-    check_lists(scores, target, mask)
+    check_scores(scores, task.event_dims)
     device = scores.device.type
     if (device == "cpu" or torch.amp.is_autocast_available(device)) and torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # at least float32 throughout, as torch's own losses
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
             return _structured_loss(task, update, scores, target, mask, reduction)
-    contrast = task.contrast(scores, target, update.row, mask)
-    dot = torch.dot if scores.dim() == 1 else torch.linalg.vecdot
-    values = dot(_cast(scores, contrast.gradient.dtype), contrast.gradient)  # for the graph
-    if watched(scores):  # for the value: exact, and not NaN where a masked item is
-        values.detach().copy_(contrast.value)
-    else:
-        values.data = contrast.value  # the same, 10 µs faster
+    values, counted = differentiable_values(task, update.row, scores, target, mask)
     if reduction == "sum":
         values = values.sum()
     elif reduction == "mean" and values.dim() > 0:
-        values = values.sum() / contrast.counted.sum().clamp(min=1)
-    return _cast(values, scores.dtype)
-
-
-def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """tensor.to(dtype), which takes 3 µs even where there is nothing to do."""
-    return tensor if tensor.dtype == dtype else tensor.to(dtype)
+        values = values.sum() / counted.sum().clamp(min=1)
+    return values if values.dtype == scores.dtype else values.to(scores.dtype)
 
 
 class StructuredLoss(nn.Module):
@@ -64,15 +52,22 @@ class StructuredLoss(nn.Module):
         update: which two outputs are contrasted, e.g. `PositiveDirect(epsilon=1.0)`.
         reduction: "mean" over the lists that count, "sum", or "none" for one value per list.
 
-    Call it with scores (..., items), raw, of any floating-point type; target, bool, int or float in {0, 1}; and
-    optionally mask, True where an item is valid. The value is the function whose gradient this is; for the direct
-    updates the ramp loss, which brackets the metric: negative ≤ task loss of the prediction ≤ positive.
+    Call it with scores (..., items), raw, of any floating-point type; target, what the task asks for, as a rule bool,
+    int or float in {0, 1}; and optionally mask, True where an item is valid. Leading dimensions are a batch of lists.
+    The value is the function whose gradient this is; for the direct updates the ramp loss, which brackets the metric:
+    negative ≤ task loss of the prediction ≤ positive.
 
     >>> loss = StructuredLoss(AveragePrecision(), PositiveDirect(epsilon=1.0))
     >>> scores = torch.tensor([2.0, 1.0, 0.0], requires_grad=True)
     >>> value = loss(scores, torch.tensor([0, 1, 1]))
     >>> value
     tensor(0.4167, grad_fn=<...>)
+
+    ε may be a tensor with one number a list, so that a grid of them is one call:
+
+    >>> grid = StructuredLoss(AveragePrecision(), PositiveDirect(torch.tensor([0.1, 1.0, 10.0])), reduction="none")
+    >>> grid(scores.expand(3, 3), torch.tensor([0, 1, 1]).expand(3, 3))
+    tensor([0.4167, 0.4167, 0.4167], grad_fn=<...>)
     """
 
     def __init__(self, task: Task, update: Update, reduction: str = "mean") -> None:
@@ -96,6 +91,9 @@ class AveragePrecisionLoss(StructuredLoss):
         super().__init__(AveragePrecision(), update, reduction)
 
 
+_AVERAGE_PRECISION = AveragePrecision()
+
+
 def average_precision_loss(
     scores: Tensor,
     target: Tensor,
@@ -105,7 +103,7 @@ def average_precision_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The functional form of `AveragePrecisionLoss`."""
-    return structured_loss(AveragePrecision(), update, scores, target, mask, reduction)
+    return structured_loss(_AVERAGE_PRECISION, update, scores, target, mask, reduction)
 
 
 def direct_loss(away: Sequence[Any], toward: Sequence[Any], update: Update, reduction: str = "mean") -> Tensor:

@@ -1,23 +1,26 @@
-"""What is predicted and what it costs: structured outputs, their features and their task loss.
+"""What is predicted and what it costs: the contract of a task.
 
 Scores `s` come from a network. A structured output `y` has a score linear in them, F(s, y) = <s, features(y)>, and a
-task loss L(y) in [0, 1] against the target. A task knows three outputs: the prediction argmax F, the loss-augmented
-prediction argmax F + weight·L, and the ground truth.
+task loss L(y) in [0, 1] against the target. Training needs three kinds of outputs: the prediction argmax F, the
+loss-augmented prediction argmax F + weight·L, and the ground truth. A subclass of `Task` writes one method that finds
+them all, its oracle; the rest of the library follows from it.
 """
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
+import torch
 from torch import Tensor
 
-from .autograd import valid_lists
-from .update import TRUTH, Row
+from .autograd import register, run_output
+from .checks import check_binary, check_finite, check_problems, check_strength, check_weight
+from .update import TRUTH, Row, Truth, Weight
 
-__all__ = ["Contrast", "Output", "Task"]
+__all__ = ["Contrast", "Output", "Problem", "Task"]
 
 
 class Output(NamedTuple):
-    """A structured output for every list of a batch."""
+    """A structured output for every problem of a batch."""
 
     features: Tensor
     """dF/dscores: the shape of scores, zero where masked."""
@@ -33,57 +36,155 @@ class Contrast(NamedTuple):
     value: Tensor
     """What it is the gradient of: the shape of the batch dimensions."""
     counted: Tensor
-    """Which lists enter a mean: the shape of the batch dimensions, bool."""
+    """Which problems enter a mean: the shape of the batch dimensions, bool."""
+
+
+class Problem(NamedTuple):
+    """Scores and target of one small problem, for `check_task`."""
+
+    scores: Tensor
+    target: Tensor
+    mask: Tensor | None = None
 
 
 class Task(ABC):
-    """A space of outputs with its oracles.
+    """A space of outputs with its oracle.
 
-    Everywhere, the last dimension is one list and the leading ones are a batch of lists; `target` is bool, int or float
-    in {0, 1}; `mask` is True where an item is valid. A subclass writes three methods, and `check_task` tries them. A
-    loss hands them float64 scores, a bool target and a bool mask, already checked, zero and False where masked.
+    The last `event_dims` dimensions of scores are one problem, such as one list; the leading ones are a batch of them.
+    `mask` is True where an item is valid. A subclass writes `oracle`, and `check_target` if its target is not binary.
+    `check_task` tries it. The other methods are there: `infer`, `infer_augmented` and `truth` check their input and
+    call the oracle, and `contrast` serves the losses.
+
+    A problem that does not count (see `counts`) gives exactly 0 and no gradient, and is left out of means.
     """
 
+    event_dims: int = 1
+    """The dimensions of one problem: 1 for a list, 2 for a grid or a sequence × label, 3 for edge potentials."""
+    mask_dims: int | None = None
+    """How many of these, from the first on, a mask has; None: all of them."""
     exchangeable: bool = True
     """Whether permuting the items of a list permutes the features; not so for sequences or paths."""
+    handle: int
+    """The number under which operators find this task."""
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:  # noqa: D102
+        self = super().__new__(cls)
+        object.__setattr__(self, "handle", register(self))  # subclasses may be frozen dataclasses
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "handle"}  # a copy has its own
 
     @abstractmethod
-    def infer(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Output:
-        """The prediction y_w = argmax F, with its loss against the target."""
+    def oracle(self, scores: Tensor, target: Tensor, weight: Tensor | Truth, mask: Tensor) -> Output:
+        """argmax F + weight·L, for every problem of a batch; a weight of 0 asks for the prediction.
 
-    @abstractmethod
-    def infer_augmented(self, scores: Tensor, target: Tensor, weight: float, mask: Tensor | None = None) -> Output:
-        """argmax F + weight·L, for a weight of either sign."""
+        Args:
+            scores: float64, checked, 0 where masked.
+            target: what `check_target` made of it.
+            weight: `TRUTH` asks for the ground truth; else float64, one number a problem, of either sign, in a shape
+                that broadcasts against scores: (..., 1) for lists.
+            mask: bool, of the shape of scores, or of its first dimensions (see `mask_dims`).
 
-    @abstractmethod
-    def truth(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Output:
-        """The ground truth."""
+        All of them are copies, so the oracle may write to them.
+        """
 
-    def outputs(self, target: Tensor) -> Output | None:
-        """Every output for one short list, stacked as features (K, items) and loss (K,): what `check_task` enumerates.
+    def check_target(self, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+        """Refuse a target that is none, and return it as the oracle takes it; masked items may hold anything.
 
-        Optional. Without it `check_task` compares with the outputs that the oracles themselves give for other scores.
+        This one is for a target of 0 and 1 in the shape of scores: it returns bool, False where masked.
+        """
+        check_binary(scores, target, mask)
+        return (target != 0) & mask
+
+    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
+        """Which problems count, in the shape of the batch: here, those with a valid item.
+
+        Gets the target as `check_target` made it.
+        """
+        dims = self.event_dims if self.mask_dims is None else self.mask_dims
+        return mask.any(_last(dims)) if dims else mask.clone()
+
+    def outputs(self, scores: Tensor, target: Tensor) -> Output | None:
+        """Every output of one small problem, stacked as features (K, …) and loss (K,): what `check_task` enumerates.
+
+        Optional; may look at the shape of scores, not at its numbers. Without it `check_task` compares with the
+        outputs that the oracle itself gives for other scores.
         """
         return None
 
-    def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
-        """Contrast the two outputs of an update; lists with a valid item count.
+    def random_problem(self, longest: int, generator: torch.Generator) -> Problem:
+        """A small random problem for `check_task`, up to `longest` items long. This one: a list with 0 and 1.
 
-        A task whose outputs share work, as sorting, or that counts fewer lists, says so here.
+        Scores may be any numbers: `check_task` also tries ties, heavy tails and large ranges.
         """
-        scores, target, mask = valid_lists(scores.detach(), target, mask)
-        away = self._output(row.away, scores, target, mask)
-        toward = self._output(row.toward, scores, target, mask)
+        items = 1 + int(torch.randint(longest, (), generator=generator))
+        share = torch.rand((), generator=generator)
+        scores = torch.randn(items, generator=generator, dtype=torch.float64)
+        return Problem(scores, torch.rand(items, generator=generator) < share)
+
+    def infer(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Output:
+        """The prediction y_w = argmax F, with its loss against the target."""
+        return Output(*run_output(self, scores, target, 0.0, mask))
+
+    def infer_augmented(
+        self, scores: Tensor, target: Tensor, weight: float | Tensor, mask: Tensor | None = None
+    ) -> Output:
+        """argmax F + weight·L, for a weight of either sign: one number, or a tensor with one a problem."""
+        return Output(*run_output(self, scores, target, check_weight(weight), mask))
+
+    def truth(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Output:
+        """The ground truth."""
+        return Output(*run_output(self, scores, target, TRUTH, mask))
+
+    def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
+        """Contrast the two outputs of an update. A task whose outputs share work, as sorting, may override it."""
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        scores, target, mask, counted = self._prepare(scores, target, mask)
+        away, toward = (self._solve(weight, scores, target, mask, counted) for weight in (row.away, row.toward))
         features = away.features - toward.features
-        score = (scores * features).sum(-1)
-        return Contrast(row.scale * features, row.value(score, away.loss, toward.loss), mask.any(-1))
+        score = (scores * features).sum(_last(self.event_dims))
+        check_strength("the scale of the update", row.scale, counted.shape)
+        value = row.value(score, away.loss, toward.loss)
+        gradient = self._per_problem(row.scale, scores) * features
+        return Contrast(gradient.to(dtype), value.to(dtype), counted)
+
+    def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
+        """One output, as `contrast` has two of them."""
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        found = self._solve(weight, *self._prepare(scores, target, mask))
+        return Output(found.features.to(dtype), found.loss.to(dtype))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
-    def _output(self, weight: float, scores: Tensor, target: Tensor, mask: Tensor) -> Output:
-        if weight == 0:
-            return self.infer(scores, target, mask)
-        if weight == TRUTH:
-            return self.truth(scores, target, mask)
-        return self.infer_augmented(scores, target, weight, mask)
+    def _prepare(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Checked scores, target and mask as the oracle takes them, and which problems count."""
+        shape = check_problems(scores, target, mask, self.event_dims, self.mask_dims)
+        mask = torch.ones(shape, dtype=torch.bool, device=scores.device) if mask is None else mask
+        valid = mask.reshape(*shape, *[1] * (scores.dim() - len(shape)))
+        check_finite(scores, valid)
+        target = self.check_target(scores, target, mask)
+        return scores.double().where(valid, 0.0), target, mask, self.counts(target, mask)
+
+    def _solve(self, weight: Weight, scores: Tensor, target: Tensor, mask: Tensor, counted: Tensor) -> Output:
+        if weight is not TRUTH:
+            check_strength("weight", weight, counted.shape)
+            weight = self._per_problem(weight, scores)
+        if not counted.any():  # an oracle need not know about empty lists
+            return Output(torch.zeros_like(scores), torch.zeros_like(counted, dtype=scores.dtype))
+        features, loss = self.oracle(scores.clone(), target.clone(), weight, mask.clone())
+        if not counted.all():
+            features = features.where(self._per_problem(counted, scores, torch.bool), 0.0)
+            loss = loss.where(counted, 0.0)
+        return Output(features, loss)
+
+    def _per_problem(self, value: float | Tensor, scores: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+        """One number a problem, in a shape that broadcasts against scores."""
+        batch = scores.shape[: scores.dim() - self.event_dims]
+        value = torch.as_tensor(value, dtype=dtype, device=scores.device).expand(batch)
+        return value.reshape(*batch, *[1] * self.event_dims)
+
+
+def _last(dims: int) -> tuple[int, ...]:
+    return tuple(range(-dims, 0))

@@ -1,13 +1,12 @@
 """Which two outputs are contrasted: the paper's updates and one more, a small class each.
 
-The gradient on the scores is scale·(features(away) − features(toward)). It belongs to the value
-scale·((F + away·L)(y_away) − (F + toward·L)(y_toward)), where `away` and `toward` are the weights of L in the
-inference: 0 for the prediction, TRUTH for the ground truth.
+An update is a row of a table: the weight of the task loss in two inferences, and a scale. The gradient on the scores is
+scale·(features(away) − features(toward)). `Row.value` is the function that it is the gradient of.
 """
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -22,40 +21,68 @@ __all__ = [
     "Perceptron",
     "PositiveDirect",
     "Row",
+    "Truth",
     "Update",
+    "Weight",
 ]
 
-TRUTH = -math.inf
-"""The weight that stands for the ground truth: argmax F − ∞·L."""
+
+class Truth(Enum):
+    """The type of `TRUTH`."""
+
+    TRUTH = "truth"
+
+    def __repr__(self) -> str:
+        return "TRUTH"
+
+
+TRUTH: Final = Truth.TRUTH
+"""Stands in the place of a weight for the ground truth, which is no argmax of F + weight·L."""
+
+Weight = float | Tensor | Truth
+"""Which output: argmax F + weight·L for a number, or a tensor with one number a list; 0 is the prediction; TRUTH."""
 
 
 class Row(NamedTuple):
-    """A row of the table of updates: two weights and a scale."""
+    """A row of the table of updates: which output to move away from, which to move toward, and how far.
 
-    away: float
-    toward: float
-    scale: float
+    >>> row = PositiveDirect(epsilon=0.5).row
+    >>> row
+    Row(away=0.5, toward=0.0, scale=2.0)
+    >>> row.value(score=-0.1, away_loss=1.0, toward_loss=0.0)
+    0.8
+    """
 
-    def value(self, score: Tensor, away_loss: Tensor, toward_loss: Tensor) -> Tensor:
-        """The value for score = F(away) − F(toward) and the task losses of the two outputs."""
-        value = score + self.away * away_loss
-        if self.toward != TRUTH:
-            value = value - self.toward * toward_loss
-        return self.scale * value
+    away: Weight
+    toward: Weight
+    scale: float | Tensor
+
+    def value(self, score: Any, away_loss: Any, toward_loss: Any) -> Any:
+        """scale·((F + away·L)(y_away) − (F + toward·L)(y_toward)), where score is F(y_away) − F(y_toward).
+
+        The truth has no loss, so it adds nothing but its score. Numbers, arrays and tensors will do.
+        """
+        return self.scale * (score + _times(self.away, away_loss) - _times(self.toward, toward_loss))
+
+
+def _times(weight: Weight, loss: Any) -> Any:
+    return 0.0 if weight is TRUTH else weight * loss
 
 
 class Update(Protocol):
     """Anything with a row."""
 
     @property
-    def row(self) -> Row: ...
+    def row(self) -> Row:
+        """The two outputs that are contrasted, and the scale."""
+        ...
 
 
 @dataclass(frozen=True)
 class PositiveDirect:
     """away = argmax F + εL, toward = argmax F, scale 1/ε."""
 
-    epsilon: float
+    epsilon: float | Tensor
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
@@ -69,7 +96,7 @@ class PositiveDirect:
 class NegativeDirect:
     """away = argmax F, toward = argmax F − εL, scale 1/ε."""
 
-    epsilon: float
+    epsilon: float | Tensor
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
@@ -83,7 +110,7 @@ class NegativeDirect:
 class CentralDirect:
     """away = argmax F + εL, toward = argmax F − εL, scale 1/(2ε). Not in the paper; its bias is second order in ε."""
 
-    epsilon: float
+    epsilon: float | Tensor
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
@@ -97,7 +124,7 @@ class CentralDirect:
 class Hinge:
     """away = argmax F + margin·L, toward = truth, scale 1: the structured SVM."""
 
-    margin: float = 1.0
+    margin: float | Tensor = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "margin", check_positive("margin", self.margin))

@@ -1,4 +1,4 @@
-"""Brute force: hold a task's oracles to all outputs of small lists, and to the laws every task must keep."""
+"""Brute force: hold a task's oracle to all outputs of small problems, and to the laws every task must keep."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -6,211 +6,242 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .task import Output, Task
+from .task import Output, Problem, Task
 
 __all__ = ["TaskError", "check_task"]
 
-TOLERANCE = 1e-9
-
-
-def _tolerance(output: Output) -> float:
-    """How far an oracle's numbers may be off: float64 is expected, float32 tolerated."""
-    return TOLERANCE if output.features.dtype == output.loss.dtype == torch.float64 else 1e-6
+TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-6  # of an oracle that answers in float64, as expected, and in float32
+ATTEMPTS = 20  # to draw a second problem of the same shape
 
 
 class TaskError(Exception):
-    """A task breaks a law; the message says which, and for which scores and target."""
+    """A task breaks a law; the message says which, and for which scores, target and weight."""
 
 
-class _Problem(NamedTuple):
-    scores: Tensor  # (items,)
-    target: Tensor  # (items,)
+class _Trial(NamedTuple):
+    scores: Tensor
+    target: Tensor
+    mask: Tensor | None
     weight: float
+    tolerance: float
+    """How far an oracle's numbers may be off."""
 
     def __str__(self) -> str:
-        return f"scores = {self.scores.tolist()}\ntarget = {self.target.int().tolist()}\nweight = {self.weight!r}"
+        target = self.target.int() if self.target.dtype == torch.bool else self.target
+        mask = f"\nmask = {self.mask.int().tolist()}" if self.mask is not None else ""
+        return f"scores = {self.scores.tolist()}\ntarget = {target.tolist()}\nweight = {self.weight!r}{mask}"
 
     def objective(self, output: Output, weight: float) -> Tensor:
         """F + weight·L of one output or a stack of them."""
-        return (output.features.double() * self.scores).sum(-1) + weight * output.loss.double()
+        dims = tuple(range(-self.scores.dim(), 0))
+        return (output.features * self.scores).sum(dims) + weight * output.loss
 
-    def slack(self, output: Output) -> float:
-        """How far the objective of an output may be off."""
-        return _tolerance(output) * (1 + self.scores.abs().max().item() + abs(self.weight))
+    @property
+    def slack(self) -> float:
+        """How far an objective may be off."""
+        return self.tolerance * (1 + self.scores.abs().max().item() + abs(self.weight))
 
 
 def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int = 0) -> None:
-    """Try a task on random small lists; raise `TaskError` on the first law it breaks, in words.
+    """Try a task on random small problems; raise `TaskError` on the first law it breaks, in words.
 
     The laws: features have the shape of scores and losses that of the batch; losses lie in [0, 1]; the truth has loss 0
-    and the score of such an output; no output beats an oracle's, and no oracle claims more than any output has; a batch
-    gives what its lists give; masked items change nothing and get no feature; permuting the items permutes the features
-    (where the task is exchangeable). Scores come with ties and heavy tails, weights with both signs, from 1e-3 to 1e3.
+    and the score of such an output; no output beats the oracle's, and the oracle claims no more than any output has; a
+    batch gives what its problems give, each with its own weight; masked items get no feature and, in lists, change
+    nothing; permuting the items of a list permutes the features (where the task is exchangeable). Scores come with ties
+    and heavy tails, weights with both signs, from 1e-3 to 1e3.
 
-    "No output" means all of `task.outputs(target)` where the task has that method. Otherwise it means those outputs
-    that the oracles themselves give for other scores, which finds most mistakes but not all.
+    "No output" means all of `task.outputs(scores, target)` where the task has that method. Otherwise it means those
+    outputs that the oracle itself gives for other scores, which finds most mistakes but not all.
 
     Args:
         task: an instance of your `Task`.
-        problems: how many random lists to try.
-        longest: the longest list. Output spaces grow fast: a list of 5 has up to 120 rankings.
-        seed: of the random lists; the same seed gives the same lists.
+        problems: how many random problems to try.
+        longest: the longest list, as `task.random_problem` understands it. Output spaces grow fast: a list of 5 has up
+            to 120 rankings.
+        seed: of the random problems; the same seed gives the same ones.
     """
     generator = torch.Generator().manual_seed(seed)
-    for problem in _problems(problems, longest, generator):
-        _check_losses(task, problem)
-        _check_batch(task, problem, generator)
-        outputs = task.outputs(problem.target)
-        exhaustive = outputs is not None
-        _check_optimal(task, problem, outputs or _sampled_outputs(task, problem, generator), exhaustive)
-        _check_mask(task, problem, generator)
-        if task.exchangeable:
-            _check_permutation(task, problem, generator)
+    with torch.device("cpu"):
+        for trial in _trials(task, problems, longest, generator):
+            _check_losses(task, trial)
+            _check_batch(task, trial, longest, generator)
+            outputs = task.outputs(trial.scores, trial.target) if trial.mask is None else None
+            exhaustive = outputs is not None
+            _check_optimal(task, trial, outputs or _sampled_outputs(task, trial, generator), exhaustive)
+            if trial.mask is not None:
+                _check_masked_features(task, trial)
+            elif trial.scores.dim() == 1 and trial.target.shape == trial.scores.shape:
+                _check_padding(task, trial, generator)
+                if task.exchangeable:
+                    _check_permutation(task, trial, generator)
 
 
-def _problems(count: int, longest: int, generator: torch.Generator) -> Iterator[_Problem]:
+def _trials(task: Task, count: int, longest: int, generator: torch.Generator) -> Iterator[_Trial]:
     def uniform() -> float:
         return torch.rand((), generator=generator).item()
 
     for number in range(count):
-        items = 1 + int(uniform() * longest)
-        normal = torch.randn(items, generator=generator, dtype=torch.float64)
+        normal, target, mask = Problem(*task.random_problem(longest, generator))
+        normal = normal.double()
         scores = (
             normal,
             normal.round(),  # ties
-            normal / torch.rand(items, generator=generator, dtype=torch.float64).clamp(min=1e-6),  # heavy tails
+            normal / torch.rand(normal.shape, generator=generator, dtype=torch.float64).clamp(min=1e-6),  # heavy tails
             normal * 10 ** (6 * uniform()),
         )[number % 4]
-        target = torch.rand(items, generator=generator) < uniform()
         sign = 1 if uniform() < 0.5 else -1
-        yield _Problem(scores, target, sign * 10 ** (6 * uniform() - 3))
+        prepared = task._prepare(scores, target, mask)
+        single = torch.float32 in (answer.dtype for answer in task._solve(0.0, *prepared))
+        tolerance = SINGLE_TOLERANCE if single else TOLERANCE
+        yield _Trial(scores, target, mask, sign * 10 ** (6 * uniform() - 3), tolerance)
 
 
-def _oracles(task: Task, weight: float) -> dict[str, Callable[..., Output]]:
+def _oracles(task: Task, weight: float | Tensor) -> dict[str, Callable[..., Output]]:
     return {
-        "infer": lambda scores, target, mask=None: task.infer(scores, target, mask),
+        "infer": task.infer,
         "infer_augmented": lambda scores, target, mask=None: task.infer_augmented(scores, target, weight, mask),
-        "truth": lambda scores, target, mask=None: task.truth(scores, target, mask),
+        "truth": task.truth,
     }
 
 
-def _sampled_outputs(task: Task, problem: _Problem, generator: torch.Generator) -> Output:
-    """Outputs for the same target that the oracles give for other scores."""
-    scores = torch.randn((64, len(problem.target)), generator=generator, dtype=torch.float64)
-    target = problem.target.expand_as(scores)
+def _sampled_outputs(task: Task, trial: _Trial, generator: torch.Generator) -> Output:
+    """Outputs for the same target that the oracle gives for other scores."""
+    scores = torch.randn((64, *trial.scores.shape), generator=generator, dtype=torch.float64)
+    target = trial.target.expand(64, *trial.target.shape)
+    mask = trial.mask if trial.mask is None else trial.mask.expand(64, *trial.mask.shape)
     found = [
-        task.infer(scores, target),
-        task.infer_augmented(scores, target, problem.weight),
-        task.infer_augmented(scores, target, -problem.weight),
-        task.truth(scores, target),
+        task.infer(scores, target, mask),
+        task.infer_augmented(scores, target, trial.weight, mask),
+        task.infer_augmented(scores, target, -trial.weight, mask),
+        task.truth(scores, target, mask),
     ]
     return Output(torch.cat([output.features for output in found]), torch.cat([output.loss for output in found]))
 
 
-def _fail(task: Task, oracle: str, law: str, problem: _Problem) -> None:
-    raise TaskError(f"{type(task).__name__}.{oracle} {law}\n{problem}")
+def _fail(task: Task, oracle: str, law: str, trial: _Trial) -> None:
+    raise TaskError(f"{type(task).__name__}.{oracle} {law}\n{trial}")
 
 
-def _check_losses(task: Task, problem: _Problem) -> None:
-    for oracle, call in _oracles(task, problem.weight).items():
-        got = call(problem.scores, problem.target)
-        if got.features.shape != problem.scores.shape or got.loss.shape != ():
+def _check_losses(task: Task, trial: _Trial) -> None:
+    for oracle, call in _oracles(task, trial.weight).items():
+        got = call(trial.scores, trial.target, trial.mask)
+        if got.features.shape != trial.scores.shape or got.loss.shape != ():
             shapes = f"features of shape {tuple(got.features.shape)} and a loss of shape {tuple(got.loss.shape)}"
-            _fail(task, oracle, f"must give features of shape {tuple(problem.scores.shape)} and a loss of shape (), "
-                  f"one value per list, but gives {shapes}.", problem)  # fmt: skip
+            _fail(task, oracle, f"must give features of shape {tuple(trial.scores.shape)} and a loss of shape (), "
+                  f"one value per problem, but gives {shapes}.", trial)  # fmt: skip
         loss = got.loss.item()
         if not got.features.isfinite().all():
-            _fail(task, oracle, f"must give finite features, but gives {got.features.tolist()}.", problem)
-        if not -TOLERANCE <= loss <= 1 + _tolerance(got):
-            _fail(task, oracle, f"must give a loss in [0, 1], but gives {loss}.", problem)
+            _fail(task, oracle, f"must give finite features, but gives {got.features.tolist()}.", trial)
+        if not -TOLERANCE <= loss <= 1 + trial.tolerance:
+            _fail(task, oracle, f"must give a loss in [0, 1], but gives {loss}.", trial)
         if oracle == "truth" and abs(loss) > TOLERANCE:
-            _fail(task, oracle, f"must have loss 0, but has {loss}.", problem)
+            _fail(task, oracle, f"must have loss 0, but has {loss}.", trial)
 
 
-def _check_optimal(task: Task, problem: _Problem, outputs: Output, exhaustive: bool) -> None:
-    oracles = _oracles(task, problem.weight)
-    for oracle, weight in (("infer", 0.0), ("infer_augmented", problem.weight)):
-        got = oracles[oracle](problem.scores, problem.target)
-        loss, slack = got.loss.item(), problem.slack(got)
-        value = problem.objective(got, weight).item()
-        values = problem.objective(outputs, weight)
+def _check_optimal(task: Task, trial: _Trial, outputs: Output, exhaustive: bool) -> None:
+    oracles = _oracles(task, trial.weight)
+    for oracle, weight in (("infer", 0.0), ("infer_augmented", trial.weight)):
+        got = oracles[oracle](trial.scores, trial.target, trial.mask)
+        loss, slack = got.loss.item(), trial.slack
+        value = trial.objective(got, weight).item()
+        values = trial.objective(outputs, weight)
         best = int(values.argmax())
         if value < values[best] - slack:
             _fail(task, oracle, f"is not optimal: its output has features {got.features.tolist()}, loss {loss} and F + "
                   f"{weight!r}·L = {value}, but the output with features {outputs.features[best].tolist()} and loss "
-                  f"{outputs.loss[best].item()} reaches {values[best].item()}.", problem)  # fmt: skip
+                  f"{outputs.loss[best].item()} reaches {values[best].item()}.", trial)  # fmt: skip
         if exhaustive and value > values[best] + slack:
             _fail(task, oracle, f"claims F + {weight!r}·L = {value}, with features {got.features.tolist()} and loss "
-                  f"{loss}, but no output has more than {values[best].item()}.", problem)  # fmt: skip
+                  f"{loss}, but no output has more than {values[best].item()}.", trial)  # fmt: skip
         optimal = outputs.loss[values > values[best] - slack]
-        unique = len(problem.scores.unique()) == len(problem.scores) and optimal.max() - optimal.min() < TOLERANCE
-        if (
-            exhaustive and unique and abs(loss - optimal[0].item()) > _tolerance(got)
-        ):  # with ties, a task has its own rule
-            _fail(task, oracle, f"gives loss {loss}, but its output has loss {optimal[0].item()}.", problem)
+        unique = len(trial.scores.unique()) == trial.scores.numel() and optimal.max() - optimal.min() < TOLERANCE
+        # with ties, a task has its own rule
+        if exhaustive and unique and abs(loss - optimal[0].item()) > trial.tolerance:
+            _fail(task, oracle, f"gives loss {loss}, but its output has loss {optimal[0].item()}.", trial)
 
     if exhaustive:
-        truth = oracles["truth"](problem.scores, problem.target)
-        value = problem.objective(truth, 0.0).item()
-        right = problem.objective(outputs, 0.0)[outputs.loss.abs() <= TOLERANCE]
-        slack = problem.slack(truth)
-        if not (len(right) and right.min() - slack <= value <= right.max() + slack):
+        truth = oracles["truth"](trial.scores, trial.target)
+        value = trial.objective(truth, 0.0).item()
+        right = trial.objective(outputs, 0.0)[outputs.loss.abs() <= TOLERANCE]
+        if not (len(right) and right.min() - trial.slack <= value <= right.max() + trial.slack):
             _fail(task, "truth", f"has features {truth.features.tolist()} and F = {value}, but no output with loss 0 "
-                  "has that.", problem)  # fmt: skip
+                  "has that.", trial)  # fmt: skip
 
 
-def _differ(one: Output, other: Output) -> bool:
-    atol = _tolerance(one)
-    return not (
-        torch.allclose(one.features, other.features, rtol=0, atol=atol)
-        and torch.allclose(one.loss, other.loss, rtol=0, atol=atol)
-    )
+def _differ(one: Output, other: Output, tolerance: float) -> bool:
+    return not all(torch.allclose(a, b, rtol=0, atol=tolerance) for a, b in zip(one, other, strict=True))
 
 
-def _check_batch(task: Task, problem: _Problem, generator: torch.Generator) -> None:
-    scores = torch.stack([problem.scores, torch.randn(problem.scores.shape, generator=generator, dtype=torch.float64)])
-    target = torch.stack([problem.target, torch.rand(problem.target.shape, generator=generator) < 0.5])
-    for oracle, call in _oracles(task, problem.weight).items():
-        whole = call(scores.unsqueeze(1), target.unsqueeze(1))
-        if whole.features.shape != (2, 1, len(problem.scores)) or whole.loss.shape != (2, 1):
+def _check_batch(task: Task, trial: _Trial, longest: int, generator: torch.Generator) -> None:
+    other = _another(task, trial, longest, generator)
+    both = trial, other
+    scores, target = (torch.stack([getattr(one, name) for one in both]) for name in ("scores", "target"))
+    mask = None if trial.mask is None else torch.stack([trial.mask, trial.mask])
+    weights = torch.tensor([[one.weight] for one in both], dtype=torch.float64)
+    singles = [_oracles(task, one.weight) for one in both]
+    for oracle, call in _oracles(task, weights).items():
+        whole = call(scores.unsqueeze(1), target.unsqueeze(1), None if mask is None else mask.unsqueeze(1))
+        if whole.features.shape != (2, 1, *trial.scores.shape) or whole.loss.shape != (2, 1):
             shapes = f"features of shape {tuple(whole.features.shape)} and losses of shape {tuple(whole.loss.shape)}"
-            _fail(task, oracle, f"gives {shapes} for scores of shape {(2, 1, len(problem.scores))}.", problem)
-        for k in range(2):
-            alone = call(scores[k], target[k])
+            _fail(task, oracle, f"gives {shapes} for scores of shape {(2, 1, *trial.scores.shape)}.", trial)
+        for k, one in enumerate(both):
+            alone = singles[k][oracle](one.scores, one.target, one.mask)
             part = Output(whole.features[k, 0], whole.loss[k, 0])
-            if _differ(part, alone):
-                _fail(task, oracle, f"gives {part} for a list in a batch but {alone} for the list alone.",
-                      _Problem(scores[k], target[k], problem.weight))  # fmt: skip
+            if _differ(part, alone, trial.tolerance):
+                _fail(task, oracle, f"gives {part} for a problem in a batch but {alone} for the problem alone.", one)
 
 
-def _check_mask(task: Task, problem: _Problem, generator: torch.Generator) -> None:
-    items = len(problem.scores)
+def _another(task: Task, trial: _Trial, longest: int, generator: torch.Generator) -> _Trial:
+    """A problem to stand beside another one in a batch: of the same shape, with another weight and target if it can."""
+    target = trial.target
+    for _ in range(ATTEMPTS):
+        problem = Problem(*task.random_problem(longest, generator))
+        if (problem.scores.shape, problem.target.shape) == (trial.scores.shape, trial.target.shape):
+            target = problem.target
+            break
+    scores = torch.randn(trial.scores.shape, generator=generator, dtype=torch.float64)
+    return trial._replace(scores=scores, target=target, weight=-trial.weight / 2)
+
+
+def _check_masked_features(task: Task, trial: _Trial) -> None:
+    if trial.mask is None:
+        return
+    masked = ~trial.mask
+    for oracle, call in _oracles(task, trial.weight).items():
+        features = call(trial.scores, trial.target, trial.mask).features
+        if features[masked].any():
+            _fail(task, oracle, f"gives masked items the features {features[masked].tolist()} instead of 0.", trial)
+
+
+def _check_padding(task: Task, trial: _Trial, generator: torch.Generator) -> None:
+    items = len(trial.scores)
     mask = torch.arange(items + 2) < items
     if task.exchangeable:
         mask = mask[torch.randperm(items + 2, generator=generator)]
-    scores = torch.zeros(items + 2, dtype=torch.float64).masked_scatter(mask, problem.scores)
-    target = torch.zeros(items + 2, dtype=torch.bool).masked_scatter(mask, problem.target)
-    for oracle, call in _oracles(task, problem.weight).items():
-        alone = call(problem.scores, problem.target)
+    scores = torch.zeros(items + 2, dtype=torch.float64).masked_scatter(mask, trial.scores)
+    target = torch.zeros(items + 2, dtype=trial.target.dtype).masked_scatter(mask, trial.target)
+    for oracle, call in _oracles(task, trial.weight).items():
+        alone = call(trial.scores, trial.target)
         padded = call(scores, target, mask)
         if padded.features[~mask].any():
             _fail(task, oracle, f"gives masked items the features {padded.features[~mask].tolist()} instead of 0 "
-                  f"(mask = {mask.int().tolist()} around these items).", problem)  # fmt: skip
-        if _differ(Output(padded.features[mask], padded.loss), alone):
+                  f"(mask = {mask.int().tolist()} around these items).", trial)  # fmt: skip
+        if _differ(Output(padded.features[mask], padded.loss), alone, trial.tolerance):
             _fail(task, oracle, f"gives {padded} with masked items in between but {alone} without them "
-                  f"(mask = {mask.int().tolist()} around these items).", problem)  # fmt: skip
+                  f"(mask = {mask.int().tolist()} around these items).", trial)  # fmt: skip
     nothing = torch.zeros_like(mask)
-    for oracle, call in _oracles(task, problem.weight).items():
+    for oracle, call in _oracles(task, trial.weight).items():
         empty = call(torch.zeros_like(scores), torch.zeros_like(target), nothing)
         if empty.features.any() or empty.loss != 0:
-            _fail(task, oracle, f"must give 0 for a wholly masked list, but gives {empty}.", problem)
+            _fail(task, oracle, f"must give 0 for a wholly masked list, but gives {empty}.", trial)
 
 
-def _check_permutation(task: Task, problem: _Problem, generator: torch.Generator) -> None:
-    order = torch.randperm(len(problem.scores), generator=generator)
-    for oracle, call in _oracles(task, problem.weight).items():
-        straight = call(problem.scores, problem.target)
-        permuted = call(problem.scores[order], problem.target[order])
-        if _differ(Output(straight.features[order], straight.loss), permuted):
+def _check_permutation(task: Task, trial: _Trial, generator: torch.Generator) -> None:
+    order = torch.randperm(len(trial.scores), generator=generator)
+    for oracle, call in _oracles(task, trial.weight).items():
+        straight = call(trial.scores, trial.target)
+        permuted = call(trial.scores[order], trial.target[order])
+        if _differ(Output(straight.features[order], straight.loss), permuted, trial.tolerance):
             _fail(task, oracle, f"depends on the order of the items: permuting them by {order.tolist()} gives "
-                  f"{permuted} instead of {Output(straight.features[order], straight.loss)}.", problem)  # fmt: skip
+                  f"{permuted} instead of {Output(straight.features[order], straight.loss)}.", trial)  # fmt: skip

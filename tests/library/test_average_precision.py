@@ -23,7 +23,7 @@ TASK = AveragePrecision()
 def test_augmented_output_attains_enumerated_maximum(problem, epsilon, sign):
     scores, target = problem
     weight = sign * epsilon
-    every = TASK.outputs(target)
+    every = TASK.outputs(scores, target)
     best = ((every.features * scores).sum(-1) + weight * every.loss).max()
     output = TASK.infer_augmented(scores, target, weight)
     value = (output.features * scores).sum() + weight * output.loss
@@ -37,7 +37,7 @@ def test_reference_attains_enumerated_maximum(problem, epsilon, sign):
     if target.all() or not target.any():
         return
     weight = sign * epsilon
-    every = TASK.outputs(target)
+    every = TASK.outputs(scores, target)
     best = ((every.features * scores).sum(-1) + weight * every.loss).max().item()
     a, b = descending(scores[target]), descending(scores[~target])
     value = average_precision_objective(a, b, average_precision_reference(a, b, weight), weight)

@@ -1,17 +1,20 @@
 """Bad input gets an error that names it, says what was expected and got, and how to mend it."""
 
 import math
+from typing import NamedTuple
 
 import pytest
 import torch
 
 from directloss import (
+    TRUTH,
     AveragePrecision,
     AveragePrecisionLoss,
     CentralDirect,
     Hinge,
     NegativeDirect,
     PositiveDirect,
+    Row,
     StructuredLoss,
     ZeroOne,
     direct_loss,
@@ -74,7 +77,8 @@ def test_index_in_one_list_is_a_number():
 @pytest.mark.parametrize(
     ("value", "error"),
     [(0, ValueError), (-1, ValueError), (math.nan, ValueError), (math.inf, ValueError), (1e-320, ValueError),
-     (10**400, ValueError), ("1", TypeError), (True, TypeError), (None, TypeError), (torch.tensor(1.0), TypeError)],
+     (10**400, ValueError), ("1", TypeError), (True, TypeError), (None, TypeError), (torch.tensor(1), TypeError),
+     (torch.tensor([1.0, 0.0]), ValueError), (torch.tensor([1.0, math.nan]), ValueError)],
 )  # fmt: skip
 def test_bad_strength_is_refused(update, value, error):
     name = "margin" if update is Hinge else "epsilon"
@@ -83,12 +87,35 @@ def test_bad_strength_is_refused(update, value, error):
 
 
 @pytest.mark.parametrize(
-    ("weight", "error"), [(math.nan, ValueError), (math.inf, ValueError), (-math.inf, ValueError), ("1", TypeError)]
-)
+    ("weight", "error"),
+    [(math.nan, ValueError), (math.inf, ValueError), (-math.inf, ValueError), ("1", TypeError),
+     (torch.tensor(1), TypeError), (torch.tensor([1.0, math.inf]), ValueError)],
+)  # fmt: skip
 def test_bad_weight_is_refused(weight, error):
     for task in (AveragePrecision(), ZeroOne()):
         with pytest.raises(error, match="weight must be"):
             task.infer_augmented(S, T, weight)
+
+
+@pytest.mark.parametrize("task", [AveragePrecision(), ZeroOne()], ids=str)
+def test_strength_of_another_shape_than_the_batch_is_refused(task):
+    with pytest.raises(ValueError, match=r"weight has shape \(3,\) but the batch has shape \(2,\)"):
+        StructuredLoss(task, PositiveDirect(torch.ones(3)))(S, T)
+    with pytest.raises(ValueError, match=r"weight has shape \(2, 1\) but the batch has shape \(2,\)"):
+        task.infer_augmented(S, T, torch.ones(2, 1))
+
+
+class Mine(NamedTuple):
+    """An update whose row is given."""
+
+    row: Row
+
+
+@pytest.mark.parametrize("task", [AveragePrecision(), ZeroOne()], ids=str)
+def test_row_that_is_not_finite_is_refused(task):
+    for row in (Row(math.inf, 0.0, 1.0), Row(0.0, -math.inf, 1.0), Row(0.0, TRUTH, math.nan)):
+        with pytest.raises(ValueError, match="must be finite; got"):
+            StructuredLoss(task, Mine(row))(S, T)
 
 
 def test_bad_reduction_is_refused():

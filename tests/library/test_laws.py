@@ -6,8 +6,7 @@ from conftest import MEMBERS, lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from directloss import TASKS, UPDATES, CentralDirect, NegativeDirect, PositiveDirect, StructuredLoss, check_task
-from directloss.update import TRUTH
+from directloss import TASKS, TRUTH, UPDATES, CentralDirect, NegativeDirect, PositiveDirect, StructuredLoss, check_task
 
 members = st.sampled_from(MEMBERS)
 tasks = st.sampled_from([task() for task in TASKS.values()])
@@ -24,13 +23,14 @@ def expected(task, update, scores, target):
     """The table of updates, written out with the three oracles."""
     outputs = []
     for weight in (update.row.away, update.row.toward):
-        if weight == 0:
-            output = task.infer(scores, target)
-        elif weight == TRUTH:
+        if weight is TRUTH:
             output = task.truth(scores, target)
+        elif weight == 0:
+            output = task.infer(scores, target)
         else:
             output = task.infer_augmented(scores, target, weight)
-        outputs.append((output, (output.features * scores).sum() + (weight * output.loss if weight != TRUTH else 0)))
+        paid = 0 if weight is TRUTH else weight * output.loss
+        outputs.append((output, (output.features * scores).sum() + paid))
     (away, away_value), (toward, toward_value) = outputs
     return update.row.scale * (away_value - toward_value), update.row.scale * (away.features - toward.features)
 

@@ -14,7 +14,7 @@ from conftest import MEMBERS
 from torch.library import opcheck
 from torch.utils.data import DataLoader, Dataset
 
-from directloss import AveragePrecisionLoss, PositiveDirect, StructuredLoss, Task, average_precision_loss
+from directloss import TASKS, AveragePrecisionLoss, PositiveDirect, StructuredLoss, Task, average_precision_loss
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -80,8 +80,11 @@ def test_operators_keep_the_rules_of_torch_library():
     for valid in (None, mask):
         for dtype in (torch.float32, torch.float64):
             arguments = (scores.detach().to(dtype), target, valid)
-            opcheck(torch.ops.directloss.average_precision.default, (*arguments, 1.0, 0.0, 1.0))
-            opcheck(torch.ops.directloss.valid_lists.default, arguments)
+            one, each = torch.tensor(1.0, dtype=torch.float64), torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
+            for task in (task() for task in TASKS.values()):
+                opcheck(torch.ops.directloss.contrast.default, (*arguments, one, each, one, task.handle))
+                opcheck(torch.ops.directloss.contrast.default, (*arguments, each, None, one, task.handle))
+                opcheck(torch.ops.directloss.output.default, (*arguments, None, task.handle))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -131,7 +134,8 @@ def test_tensors_without_data_get_a_loss_without_data():
 
 def test_repr_shows_a_task_of_your_own():
     class Mine(Task):
-        infer = infer_augmented = truth = None  # pyright: ignore
+        def oracle(self, scores, target, weight, mask):
+            raise AssertionError
 
     assert repr(StructuredLoss(Mine(), PositiveDirect(1.0))).startswith("StructuredLoss(task=Mine(), ")
 

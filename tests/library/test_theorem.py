@@ -167,7 +167,7 @@ def test_general_entry_point_trains_a_score_that_no_score_tensor_holds():
     before = errors()
     for _ in range(150):
         scores = score_all()
-        outputs = [(scores.detach() + weight * losses).argmax(1, keepdim=True) for weight in update.row[:2]]
+        outputs = [(scores.detach() + weight * losses).argmax(1, keepdim=True) for weight in (1.0, -1.0)]
         away, toward = ((scores.gather(1, y)[:, 0], losses.gather(1, y)[:, 0]) for y in outputs)
         optimizer.zero_grad()
         direct_loss(away, toward, update).backward()

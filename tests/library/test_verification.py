@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from directloss import Output, Task, ZeroOne, check_task
+from directloss import TRUTH, Output, Task, ZeroOne, check_task
 from directloss.verification import TaskError
 
 GOOD = ZeroOne()
@@ -12,118 +12,127 @@ GOOD = ZeroOne()
 class Wrapped(Task):
     """A good task, to be broken in one place."""
 
-    def infer(self, scores, target, mask=None):
-        return GOOD.infer(scores, target, mask)
-
-    def infer_augmented(self, scores, target, weight, mask=None):
-        return GOOD.infer_augmented(scores, target, weight, mask)
-
-    def truth(self, scores, target, mask=None):
-        return GOOD.truth(scores, target, mask)
+    def oracle(self, scores, target, weight, mask):
+        return GOOD.oracle(scores, target, weight, mask)
 
 
 class Enumerated(Wrapped):
-    def outputs(self, target):
-        return GOOD.outputs(target)
+    def outputs(self, scores, target):
+        return GOOD.outputs(scores, target)
+
+
+def prediction(weight):
+    return weight is not TRUTH and not weight.any()
 
 
 class WrongSign(Wrapped):
-    def infer_augmented(self, scores, target, weight, mask=None):
-        return GOOD.infer_augmented(scores, target, abs(weight), mask)
+    def oracle(self, scores, target, weight, mask):
+        return GOOD.oracle(scores, target, weight if weight is TRUTH else weight.abs(), mask)
 
 
 class NeverAugmented(Enumerated):
-    def infer_augmented(self, scores, target, weight, mask=None):
-        return GOOD.infer(scores, target, mask)
+    def oracle(self, scores, target, weight, mask):
+        return GOOD.oracle(scores, target, weight if weight is TRUTH else 0 * weight, mask)
+
+
+class FirstWeight(Wrapped):
+    """Takes the weight of the first problem of a batch for all."""
+
+    def oracle(self, scores, target, weight, mask):
+        return GOOD.oracle(scores, target, weight if weight is TRUTH else weight.flatten()[:1].expand_as(weight), mask)
 
 
 class LossOfCount(Enumerated):
-    def infer(self, scores, target, mask=None):
-        features, loss = GOOD.infer(scores, target, mask)
-        return Output(features, loss * scores.shape[-1])
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
+        return Output(features, loss * scores.shape[-1] if prediction(weight) else loss)
 
 
 class LossOfAnother(Enumerated):
-    def infer(self, scores, target, mask=None):
-        features, loss = GOOD.infer(scores, target, mask)
-        return Output(features, 0.5 * loss)
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
+        return Output(features, 0.5 * loss if prediction(weight) else loss)
 
 
 class TooGood(Enumerated):
-    def infer_augmented(self, scores, target, weight, mask=None):
-        features, loss = GOOD.infer_augmented(scores, target, weight, mask)
-        return Output(2 * features, loss)
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
+        more = 0 if weight is TRUTH or prediction(weight) else mask * scores.sign() / 10
+        return Output(features + more, loss)
 
 
 class GuiltyTruth(Wrapped):
-    def truth(self, scores, target, mask=None):
-        return GOOD.infer(scores, target, mask)
+    def oracle(self, scores, target, weight, mask):
+        weight = torch.zeros_like(scores[..., :1]) if weight is TRUTH else weight
+        return GOOD.oracle(scores, target, weight, mask)
 
 
 class OneLoss(Wrapped):
-    def infer(self, scores, target, mask=None):
-        features, loss = GOOD.infer(scores, target, mask)
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
         return Output(features, loss.unsqueeze(-1))
 
 
 class BlindToMask(Wrapped):
-    def infer(self, scores, target, mask=None):
-        return GOOD.infer(scores, target)
+    def oracle(self, scores, target, weight, mask):
+        return GOOD.oracle(scores, target, weight, torch.ones_like(mask))
 
 
 class FeaturesUnderMask(Wrapped):
-    def truth(self, scores, target, mask=None):
-        features, loss = GOOD.truth(scores, target, mask)
-        return Output(features if mask is None else torch.where(mask, features, 1.0), loss)
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
+        return Output(torch.where(mask, features, 1.0) if weight is TRUTH else features, loss)
 
 
 class MixesTheBatch(Wrapped):
-    def truth(self, scores, target, mask=None):
-        features, loss = GOOD.truth(scores, target, mask)
-        return Output(features + scores.sum() * 0 + (scores.dim() > 1), loss)
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
+        return Output(features + (scores.dim() > 1) if weight is TRUTH else features, loss)
 
 
 class DependsOnOrder(Wrapped):
-    """Gives the first item, if its score is 0, a feature: as good an argmax, but not the same when items move."""
+    """Gives the first valid item, if its score is 0, a feature: as good an argmax, but not the same when items move."""
 
-    def infer(self, scores, target, mask=None):
-        features, loss = GOOD.infer(scores, target, mask)
-        features = features.clone()
-        features[..., 0] += (scores[..., 0] == 0) * (True if mask is None else mask[..., 0]) / 10
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
+        if prediction(weight):
+            first = mask & (mask.cumsum(-1) == 1)
+            features = features + first * (scores == 0) / 10
         return Output(features, loss)
 
 
 class WrongTruth(Enumerated):
-    def truth(self, scores, target, mask=None):
-        features, loss = GOOD.truth(scores, target, mask)
-        return Output(-features, loss)
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
+        return Output(-features if weight is TRUTH else features, loss)
 
 
 class NotANumber(Wrapped):
-    def truth(self, scores, target, mask=None):
-        features, loss = GOOD.truth(scores, target, mask)
-        return Output(features * torch.nan, loss)
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
+        return Output(features * torch.nan if weight is TRUTH else features, loss)
 
 
 class Single(Enumerated):
     """Answers in float32: not the best, but not wrong."""
 
-    def infer(self, scores, target, mask=None):
-        features, loss = GOOD.infer(scores, target, mask)
+    def oracle(self, scores, target, weight, mask):
+        features, loss = GOOD.oracle(scores, target, weight, mask)
         return Output(features.float(), loss.float())
 
 
 BROKEN = {
     WrongSign: "infer_augmented is not optimal",
     NeverAugmented: "infer_augmented is not optimal",
+    FirstWeight: "infer_augmented gives .* for a problem in a batch",
     LossOfCount: r"infer must give a loss in \[0, 1\]",
     LossOfAnother: "infer gives loss .*, but its output has loss",
     TooGood: "infer_augmented claims",
     GuiltyTruth: "truth must have loss 0",
     OneLoss: "infer must give features of shape",
-    BlindToMask: "infer gives .* masked",
+    BlindToMask: "(?s)infer gives .* masked",
     FeaturesUnderMask: "truth gives masked items the features",
-    MixesTheBatch: "truth gives .* for a list in a batch",
+    MixesTheBatch: "truth gives .* for a problem in a batch",
     DependsOnOrder: "infer depends on the order of the items",
     WrongTruth: "truth has features .* but no output with loss 0",
     NotANumber: "truth must give finite features",
@@ -158,3 +167,8 @@ def test_tasks_whose_items_have_an_order_need_not_be_exchangeable():
         exchangeable = False
 
     check_task(Ordered())
+
+
+def test_check_works_where_the_default_device_has_no_data():
+    with torch.device("meta"):
+        check_task(GOOD, problems=4)

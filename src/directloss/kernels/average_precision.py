@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from . import compiled, summing
 
-__all__ = ["LONGEST_LIST", "NOTHING", "TRUTH", "average_precision_contrast", "average_precision_pack"]
+__all__ = ["AUGMENTED", "LONGEST_LIST", "NOTHING", "TRUTH", "average_precision_contrast", "average_precision_pack"]
 
 INDEX_BITS = 30
 LONGEST_LIST = (1 << INDEX_BITS) - 1
-TRUTH = -np.inf  # the weight whose augmented output is the ground truth
-NOTHING = np.inf  # the weight that stands for no output
+AUGMENTED, TRUTH, NOTHING = 0, 1, 2  # which output: argmax F + weight·L, the ground truth, or none
 SCORE_SHIFT = INDEX_BITS + 1
 _MASKED = np.iinfo(np.int64).max
 _INDEX = LONGEST_LIST
@@ -656,6 +655,7 @@ def _dot(values: NDArray[np.float64], shift: float, counts: NDArray[np.int32]) -
 def _add_output(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
+    kind: int,
     weight: float,
     down: bool | None,
     sign: int,
@@ -665,7 +665,7 @@ def _add_output(
     counts: NDArray[np.int32],  # [P]
     steps: NDArray[np.int32],  # [M + 1]
 ) -> float:
-    """Add sign·PM·features of argmax F + weight·L to the counts and, as steps, of the negatives; return its loss.
+    """Add sign·PM·features of an output to the counts and, as steps, of the negatives; return its loss.
 
     Positive i gets M − 2·c_i, negative j gets P − 2·#{i: c_i ≤ j}, which steps down by 2 at every c_i. A tied pair of
     the prediction is neither above nor below: c_i lies halfway, and one step of 1 comes before the tied negatives, one
@@ -673,13 +673,13 @@ def _add_output(
     """
     P, M = a.size, b.size
     high = scratch
-    if weight == 0.0 and tied:
+    if kind == AUGMENTED and weight == 0.0 and tied:
         precision = _tied_precision(a, b, low, high)
     else:
-        if weight == 0.0:
-            high = low
-        elif weight == TRUTH:
+        if kind == TRUTH:
             high[:] = 0
+        elif weight == 0.0:
+            high = low
         elif weight > 0.0:
             _augment_up(a, b, weight * M / 2.0, high)
         elif down is not None:
@@ -700,28 +700,28 @@ def average_precision_contrast(
     keys: NDArray[np.int64],  # [b, N] sorted, of b lists from the first one on
     first: int,
     exact: NDArray[np.float64] | None,  # [B, N] the scores, or None where float32 holds them
-    away: float,
-    toward: float,
-    down: bool | None,  # None where no weight is finite and below 0, which spares the compilation of `_augment_down`
-    scale: float,
+    away: int,  # AUGMENTED or TRUTH
+    toward: int,  # AUGMENTED, TRUTH or NOTHING
+    row: NDArray[np.float64],  # [3, B] of every list the weight of away, that of toward, and the scale
+    down: bool | None,  # None where no weight is below 0, which spares the compilation of `_augment_down`
     gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
-    value: NDArray[np.floating],  # [B] zeros; gets scale·((F + away·L)(y_away) − (F + toward·L)(y_toward))
+    found: NDArray[np.float64],  # [3, B] zeros; gets F(away) − F(toward) and both losses
     counted: NDArray[np.bool_],  # [B] written: whether the list has a pair
     floats: NDArray[np.float64],  # [3, N] scratch
     integers: NDArray[np.int32],  # [4, N + 1] scratch
 ) -> None:
-    """Contrast argmax F + away·L with argmax F + toward·L in every list; one without a pair is left at zero.
+    """Contrast two outputs in every list; one without a pair is left at zero.
 
-    For toward = NOTHING, write the features of the one output times scale, and its loss for the value.
+    For toward = NOTHING, write the features of the one output times scale, and its loss.
     """
     if keys.size == 0:
         return
-    for row in range(keys.shape[0]):
-        k = first + row
+    for number in range(keys.shape[0]):
+        k = first + number
         n = keys.shape[1]
-        if keys[row, n - 1] == _MASKED:
-            n = np.searchsorted(keys[row], _MASKED)
-        ranked = keys[row, :n]
+        if keys[number, n - 1] == _MASKED:
+            n = np.searchsorted(keys[number], _MASKED)
+        ranked = keys[number, :n]
         M = 0
         for m in range(n):
             M += (ranked[m] >> INDEX_BITS) & 1
@@ -740,11 +740,9 @@ def average_precision_contrast(
         low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
         counts[:] = 0
         steps[:] = 0
-        loss = _add_output(a, b, away, down, 1, tied, low, scratch, counts, steps)
-        weighted = away * loss if away != TRUTH else 0.0
+        found[1, k] = _add_output(a, b, away, row[0, k], down, 1, tied, low, scratch, counts, steps)
         if toward != NOTHING:
-            toward_loss = _add_output(a, b, toward, down, -1, tied, low, scratch, counts, steps)
-            weighted -= toward * toward_loss if toward != TRUTH else 0.0
+            found[2, k] = _add_output(a, b, toward, row[1, k], down, -1, tied, low, scratch, counts, steps)
         count = np.int32(0)
         for j in range(M):
             count += steps[j]
@@ -752,19 +750,18 @@ def average_precision_contrast(
         share = 1.0 / (float(P) * M)
         if toward != NOTHING:
             score = _dot(a, a[0], counts) + _dot(b, a[0], steps)  # counts sum to zero: a shift changes nothing
-            value[k] = scale * (share * score + weighted)
-        else:
-            value[k] = loss
+            found[0, k] = share * score
         if tied:
             _average_ties(a, counts)
             _average_ties(b, steps)
         else:
             a[:] = counts
             b[:] = steps[:M]
+        factor = row[2, k] * share
         i = j = 0
         for m in range(n):
             negative = (ranked[m] >> INDEX_BITS) & 1
             of_positive, of_negative = floats[1, i], floats[2, j]
-            gradient[k, ranked[m] & _INDEX] = scale * share * (of_negative if negative else of_positive)
+            gradient[k, ranked[m] & _INDEX] = factor * (of_negative if negative else of_positive)
             i += 1 - negative
             j += negative
