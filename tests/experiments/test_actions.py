@@ -115,6 +115,7 @@ def test_a_devkit_that_is_damaged_or_not_official_is_told(place, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_features_depend_on_weights_boxes_and_images(place, tmp_path):
     actions = read_actions(place / "data")
     provenance = actions.provenance()
