@@ -1,5 +1,6 @@
 """The command line, as people meet it: real processes, real signals and a real Ray where these are the point."""
 
+import dataclasses
 import json
 import os
 import re
@@ -72,6 +73,18 @@ def test_the_same_command_twice_does_nothing_the_second_time(finished):
     assert again.returncode == 0
     assert f"all {SEPARABLE} runs are in" in again.stdout
     assert files(out / "separable" / "quick") == before
+
+
+def test_a_few_runs_in_this_process(tmp_path, monkeypatch):
+    """The whole way of the command, in a second."""
+    whole = EXPERIMENTS["separable"]
+    few = dataclasses.replace(whole, configs=lambda *arguments: list(whole.configs(*arguments))[:2])
+    monkeypatch.setitem(EXPERIMENTS, "separable", few)
+    for words in ("2 of 2 runs to do, 1 at a time", "all 2 runs are in"):
+        done = call("reproduce", "separable", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert words in done.stdout
+    assert "<svg" in (tmp_path / "report.html").read_text()
 
 
 def copy_some(finished, out):
