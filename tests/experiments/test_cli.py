@@ -1,6 +1,5 @@
 """The command line, as people meet it: real processes, real signals and a real Ray where these are the point."""
 
-import dataclasses
 import json
 import os
 import re
@@ -77,9 +76,8 @@ def test_the_same_command_twice_does_nothing_the_second_time(finished):
 
 def test_a_few_runs_in_this_process(tmp_path, monkeypatch):
     """The whole way of the command, in a second."""
-    whole = EXPERIMENTS["separable"]
-    few = dataclasses.replace(whole, configs=lambda *arguments: list(whole.configs(*arguments))[:2])
-    monkeypatch.setitem(EXPERIMENTS, "separable", few)
+    whole = EXPERIMENTS["separable"].configs
+    monkeypatch.setitem(vars(EXPERIMENTS["separable"]), "configs", lambda *arguments: list(whole(*arguments))[:2])
     for words in ("2 of 2 runs to do, 1 at a time", "all 2 runs are in"):
         done = call("reproduce", "separable", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
         assert done.returncode == 0, done.stderr
