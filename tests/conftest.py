@@ -1,6 +1,9 @@
 """What all tests share: one hypothesis profile, the members that every law is tried on, and how lists are drawn."""
 
+import os
+
 import hypothesis
+import pytest
 import torch
 from hypothesis import strategies
 
@@ -9,6 +12,22 @@ from directloss import TASKS, CentralDirect, Hinge, NegativeDirect, Perceptron, 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("default")
 
+
+def pytest_configure() -> None:
+    """Share the cores among the processes that test: threads that wait for a core slow down all the others."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    torch.set_num_threads(max(1, torch.get_num_threads() // processes))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for a slow fixture is slow."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
+SLOW_FIXTURES = {"finished", "reproduced"}  # whole experiments, through the command line
 UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1.3), Perceptron()]
 MEMBERS = [(task(), update) for task in TASKS.values() for update in UPDATES]
 

@@ -3,11 +3,9 @@
 import dataclasses
 import itertools
 import json
-import os
 import random
-import subprocess
-import sys
 
+import commands
 import numpy as np
 import pytest
 import torch
@@ -55,9 +53,7 @@ def silent(text):
 
 
 def call(place, *arguments):
-    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "DIRECTLOSS_CACHE": str(place / "cache")}
-    line = [sys.executable, "-m", "directloss", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=300, env=environment)
+    return commands.call(*arguments, DIRECTLOSS_CACHE=str(place / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +115,7 @@ def test_a_devkit_that_is_damaged_or_not_official_is_told(place, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_features_depend_on_weights_boxes_and_images(place, tmp_path):
     actions = read_actions(place / "data")
     provenance = actions.provenance()
@@ -290,6 +287,7 @@ def test_noise_strikes_training_and_its_own_validation_only(place, monkeypatch):
 
 
 @pytest.mark.parametrize("train", ["top", "all"])
+@pytest.mark.slow
 def test_fine_tuning_trains_what_it_says(place, train):
     source, notes = prepared(place, "squeezenet", train)
     assert notes == []
@@ -332,6 +330,7 @@ def test_missing_weights_of_the_top_are_told(place):
     assert note.endswith("these start at random.")
 
 
+@pytest.mark.slow
 def test_two_passes_through_a_backbone_give_the_gradient_of_one():
     torch.manual_seed(0)
     scorer = Scorer(SqueezeNet(), True).double().eval()
@@ -437,6 +436,7 @@ def test_a_class_that_is_missing_takes_its_seed_out_of_the_mean():
     assert counts["pos-AP", 0.0] == 3
 
 
+@pytest.mark.slow
 def test_a_summary_can_be_made_at_any_time():
     runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))]
     for count in range(0, len(runs), 31):

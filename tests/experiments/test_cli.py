@@ -1,4 +1,4 @@
-"""The command line, as people meet it: real processes, real signals, a real Ray."""
+"""The command line, as people meet it: real processes, real signals and a real Ray where these are the point."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from commands import call
 
 from directloss.experiments import EXPERIMENTS
 
@@ -23,7 +24,7 @@ def command(*arguments):
     return [sys.executable, "-m", "directloss", *map(str, arguments)]
 
 
-def call(*arguments):
+def call_process(*arguments):
     return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
 
 
@@ -50,7 +51,7 @@ def results(folder):
 def finished(tmp_path_factory):
     """A folder with a finished experiment, made by two processes."""
     out = tmp_path_factory.mktemp("runs")
-    done = call("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--out", out)
+    done = call_process("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--out", out)
     assert done.returncode == 0, done.stderr
     return out, done.stdout
 
@@ -73,28 +74,58 @@ def test_the_same_command_twice_does_nothing_the_second_time(finished):
     assert files(out / "separable" / "quick") == before
 
 
+def test_a_few_runs_in_this_process(tmp_path, monkeypatch):
+    """The whole way of the command, in a second."""
+    whole = EXPERIMENTS["separable"].configs
+    monkeypatch.setitem(vars(EXPERIMENTS["separable"]), "configs", lambda *arguments: list(whole(*arguments))[:2])
+    for words in ("2 of 2 runs to do, 1 at a time", "all 2 runs are in"):
+        done = call("reproduce", "separable", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert words in done.stdout
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def copy_some(finished, out):
+    """The finished runs without one of every method and model, so that the same command makes these again."""
+    source, target = (folder / "separable" / "quick" for folder in (finished[0], out))
+    shutil.copytree(source, target)
+    found = {}
+    for path in sorted(target.glob("*.json")):
+        config = json.loads(path.read_text())["config"]
+        found[config["method"], config["model"]] = path
+    for path in found.values():
+        path.unlink()
+    assert 10 < len(found) < SEPARABLE / 2
+    return len(found)
+
+
 def test_numbers_do_not_depend_on_how_many_run_at_once(finished, tmp_path):
+    left = copy_some(finished, tmp_path)
     alone = call("reproduce", "separable", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
     assert alone.returncode == 0, alone.stderr
+    assert f"{left} of {SEPARABLE} runs to do" in alone.stdout
     assert results(tmp_path / "separable" / "quick") == results(finished[0] / "separable" / "quick")
 
 
 def test_ray_gives_the_same_numbers(finished, tmp_path):
     pytest.importorskip("ray", reason="ray is not installed: pip install 'directloss[ray]'")
-    done = call("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--backend", "ray", "--out", tmp_path)
+    left = copy_some(finished, tmp_path)
+    done = call_process("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--backend", "ray", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
+    assert f"{left} of {SEPARABLE} runs to do" in done.stdout
     assert results(tmp_path / "separable" / "quick") == results(finished[0] / "separable" / "quick")
 
 
 def start(out, *arguments):
-    """The command in a process group of its own, once it has finished a few runs."""
+    """The command in a process group of its own, once it has finished four runs more."""
     line = command("reproduce", "separable", "--seeds", 2, "--jobs", 2, "--out", out, *arguments)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    folder = out / "separable" / "quick"
+    before = len(list(folder.glob("*.json")))
     listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background job inherits deaf ears
     process = subprocess.Popen(line, **pipes, env=ENVIRONMENT, start_new_session=True, preexec_fn=listen)
-    folder = out / "separable" / "quick"
     until = time.monotonic() + 200
-    while len(list(folder.glob("*.json")) if folder.exists() else []) < 4:
+    while len(list(folder.glob("*.json")) if folder.exists() else []) < before + 4:
         assert time.monotonic() < until
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
@@ -102,11 +133,12 @@ def start(out, *arguments):
 
 
 def test_kill_loses_only_what_was_under_way_and_the_same_command_goes_on(finished, tmp_path):
+    left = copy_some(finished, tmp_path)
     process, folder = start(tmp_path)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     before = files(folder)
-    assert 4 <= len(before) < 2 * SEPARABLE
+    assert SEPARABLE - left + 4 <= len(before) < 2 * SEPARABLE
     done = call("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "set aside" not in done.stderr
@@ -115,6 +147,7 @@ def test_kill_loses_only_what_was_under_way_and_the_same_command_goes_on(finishe
     assert expected.items() <= results(folder).items()
 
 
+@pytest.mark.slow
 def test_interrupt_ends_cleanly_and_says_what_is_kept(tmp_path):
     process, folder = start(tmp_path)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -125,12 +158,14 @@ def test_interrupt_ends_cleanly_and_says_what_is_kept(tmp_path):
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_workers_end_soon_after_their_parent_is_killed(tmp_path):
     process, _ = start(tmp_path)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)  # the workers hold its pipes open until they end
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_told_and_nothing_is_lost(tmp_path):
     process, folder = start(tmp_path)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -214,6 +249,7 @@ def test_report_of_an_empty_folder_says_how_to_fill_it(tmp_path):
     ("module", "extra"),
     [("typer", "experiments"), ("joblib", "experiments"), ("matplotlib", "experiments"), ("ray", "ray")],
 )
+@pytest.mark.slow
 def test_a_missing_package_is_named_with_what_to_install(module, extra, tmp_path):
     done = without(module, "reproduce", "separable", "--seeds", 1, "--backend", "ray", "--out", tmp_path / "new")
     assert done.returncode == 2
@@ -253,6 +289,7 @@ def test_list_and_help_name_everything():
         assert name in helped
 
 
+@pytest.mark.slow
 def test_check_tries_a_task(tmp_path):
     done = call("check", "examples.top_item:TopItem")
     assert done.returncode == 0, done.stderr

@@ -167,7 +167,7 @@ def damaged(made, folder, facts=None, arrays=None, content=None):
     if arrays is not None or content is not None:
         if content is None:
             whole = {k: getattr(made.heads, k).numpy() for k in ("weights", "biases", "thresholds")} | (arrays or {})
-            np.savez(folder / "detector.npz", allow_pickle=True, **{k: v for k, v in whole.items() if v is not None})
+            np.savez(folder / "detector.npz", **{k: v for k, v in whole.items() if v is not None})
         else:
             (folder / "detector.npz").write_bytes(content)
         found["files"]["detector.npz"] = hashlib.sha256((folder / "detector.npz").read_bytes()).hexdigest()

@@ -240,6 +240,7 @@ def test_what_opencv_complains_of_names_the_image(images, cache, monkeypatch):
     assert files(cache) == []
 
 
+@pytest.mark.slow
 def test_other_processes_find_the_same_and_name_what_is_broken(images, tmp_path, monkeypatch):
     get_reusable_executor().shutdown(wait=True)  # older processes know another cache
     found = []

@@ -173,6 +173,7 @@ def browser():
         launched.close()
 
 
+@pytest.mark.slow
 def test_page_can_be_printed(browser, sections, tmp_path):
     (tmp_path / "report.html").write_text(html(sections))
     page = browser.new_page()
@@ -185,6 +186,7 @@ def test_page_can_be_printed(browser, sections, tmp_path):
 
 
 @pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.slow
 def test_page_is_whole_in_a_browser(browser, sections, tmp_path, width):
     page_file = tmp_path / "report.html"
     page_file.write_text(html(sections))

@@ -237,6 +237,7 @@ def test_a_mode_that_sees_operators_changes_nothing(member):
 
 
 @pytest.mark.parametrize("task", [NDCG(), LinearChain()], ids=str)
+@pytest.mark.slow
 def test_examples_are_exact_and_need_only_the_oracle(task):
     check_task(task, problems=400)
     for name in ("contrast", "output", "infer", "infer_augmented", "truth"):

@@ -101,6 +101,7 @@ def direct_gradient(model, w: Tensor, task: Task, update) -> Tensor:
 
 @pytest.mark.parametrize("task", TASKS, ids=str)
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.slow
 def test_direct_gradients_converge_to_the_gradient_of_the_expected_loss(model, task):
     score, w = MODELS[model]
     truth = true_gradient(score, w, task)
