@@ -5,21 +5,24 @@ import io
 import itertools
 import re
 import shlex
+from dataclasses import replace
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 import typer.main
 from PIL import Image
 
-from directloss.experiments import cli
+from directloss.experiments import EXPERIMENTS, cli
 from directloss.experiments.data.voc import CLASSES
 from directloss.experiments.detection import experiment as detection
 from directloss.experiments.detection import summary as detection_summary
-from directloss.experiments.detection.experiment import Config, Source
-from directloss.experiments.detection.pictures import gallery, picture
+from directloss.experiments.detection.config import Config, ObjectCounts, Result, Source, TrainingCounts
+from directloss.experiments.detection.pictures import Picture, gallery, picture
 from directloss.experiments.detection.summary import RULES, summarise
-from directloss.experiments.harness.experiment import Figure, Run
-from directloss.experiments.harness.store import Store, plain
+from directloss.experiments.harness.experiment import Figure, Made, Run
+from directloss.experiments.harness.options import arguments
+from directloss.experiments.harness.store import Store
 from directloss.experiments.report.figures import bars
 from directloss.experiments.report.page import gather, html, markdown
 from directloss.experiments.report.summary import TOO_FEW, USUAL
@@ -40,35 +43,28 @@ def jpeg():
 
 
 def shown(name, score=0.5):
-    return {
-        "name": name,
-        "jpeg": jpeg(),
-        "size": [40, 30],
-        "score": score,
-        "box": [1, 2, 30, 20],
-        "truth": [[0, 0, 9, 9]],
-    }
+    return Picture(name, jpeg(), (40, 30), score, (1.0, 2.0, 30.0, 20.0), ((0.0, 0.0, 9.0, 9.0),))
 
 
 def invented(method, noise, seed, category, level=None, source=SOURCE):
     """Car likes the first setting best, the others the second; the third is the best on test and never chosen."""
     value = (LEVEL[method] - noise if level is None else level) + 0.01 * CLASSES.index(category) + 0.001 * seed
-    held_out = [0.9, 0.3, 0.1] if category == "car" else [0.5, 0.7, 0.1]
+    held_out = (0.9, 0.3, 0.1) if category == "car" else (0.5, 0.7, 0.1)
     config = Config(method, seed, noise, category, source, 1000, SETTINGS)
-    result = {
-        "held out": held_out,
-        "test": [value, value - 0.1, value + 0.1],
-        "chosen": 0 if category == "car" else 1,
-        "dead": [0.0, 0.0, 0.0],
-        "training": {"positive": 11, "negative": 222},
-        "objects": {"train": 7, "held out": 3, "test": 5},
-        "recall": 0.875,
-        "precision": [1 - k / 100 for k in range(101)],
-        "weights": "",
-        "threshold": 0.5,
-        "pictures": {"best": [shown("a<b"), shown("c&d")], "worst": [shown('e"f')]} if seed == 0 else {},
-    }
-    return Run(plain(config), result, {"seconds": 1.0})
+    result = Result(
+        held_out=held_out,
+        test=(value, value - 0.1, value + 0.1),
+        chosen=0 if category == "car" else 1,
+        dead=(0.0, 0.0, 0.0),
+        training=TrainingCounts(11, 222),
+        objects=ObjectCounts(7, 3, 5),
+        recall=0.875,
+        precision=tuple(1 - k / 100 for k in range(101)),
+        weights="",
+        threshold=0.5,
+        pictures={"best": (shown("a<b"), shown("c&d")), "worst": (shown('e"f'),)} if seed == 0 else {},
+    )
+    return Run(config, result, Made(1.0))
 
 
 def everything(seeds=3, categories=CATEGORIES, level=lambda *which: None, source=SOURCE):
@@ -174,7 +170,7 @@ def test_records_are_complete_and_well_formed(summary):
 def changed(runs, **results):
     """Runs whose results are other: of every part a list, or what makes one of a run's category and method."""
     return [
-        Run(run.config, {**run.result, **{key.replace("_", " "): of(run.config) for key, of in results.items()}}, {})
+        replace(run, result=replace(run.result, **{key: tuple(of(run.config)) for key, of in results.items()}))
         for run in runs
     ]
 
@@ -190,14 +186,14 @@ def test_x_ent_without_a_tuned_scale_chooses_among_settings_of_scale_one():
         assert found[USUAL, f"{NAME}: {rule}"] == pytest.approx(0.3)
         assert found["x-ent", f"{NAME}: {rule}"] == pytest.approx(0.6)
         assert found["pos-AP", f"{NAME}: {rule}"] == pytest.approx(0.6)
-    tuned = [Run({**run.config, "settings": [[2.0, 0.1, 0.0]] * 3}, run.result, {}) for run in runs]
+    tuned = [replace(run, config=replace(run.config, settings=(Setting(2.0, 0.1, 0.0),) * 3)) for run in runs]
     assert USUAL not in {record.method for record in summarise(tuned).records}
 
 
 def test_settings_that_tie_count_by_their_mean():
     held_out = {"car": [0.5, 0.5, 0.1], "cat": [0.4, 0.4, 0.4], "person": [0.1, 0.1, 0.2]}
     test = {"car": [0.1, 0.3, 0.9], "cat": [0.3, 0.6, 0.0], "person": [0.2, 0.4, 0.7]}
-    runs = changed(everything(), held_out=lambda of: held_out[of["category"]], test=lambda of: test[of["category"]])
+    runs = changed(everything(), held_out=lambda of: held_out[of.category], test=lambda of: test[of.category])
     summary = summarise(runs)
     found = {(r.variant, r.class_): r.mean for r in summary.records if (r.method, r.noise) == ("pos-AP", 0.0)}
     by_class, for_all = (f"{NAME}: {rule}" for rule in RULES)
@@ -253,12 +249,12 @@ def test_with_fewer_than_three_seeds_nothing_is_concluded(seeds):
 def test_while_runs_are_missing_nothing_is_concluded_of_them():
     runs = everything()
     for victim in runs:
-        if (victim.config["method"], victim.config["noise"]) == ("hinge-AP", 0.2):
+        if (victim.config.method, victim.config.noise) == ("hinge-AP", 0.2):
             rest = [run for run in runs if run is not victim]
             claims = summarise(rest).claims
             assert claims[1].verdict == "too few runs to say"
             assert (claims[0].verdict, claims[2].verdict) == ("holds", "holds")
-    without = [run for run in runs if run.config["method"] != "x-ent"]
+    without = [run for run in runs if run.config.method != "x-ent"]
     found = [claim.verdict for claim in summarise(without).claims]
     assert found[:4] == ["too few runs to say", "holds", "too few runs to say", "does not hold"]
 
@@ -266,7 +262,7 @@ def test_while_runs_are_missing_nothing_is_concluded_of_them():
 def test_a_seed_that_lacks_a_class_is_left_out_of_the_mean():
     runs = everything()
     which = ("pos-AP", 0.2, 1, "cat")
-    rest = [run for run in runs if tuple(run.config[k] for k in ("method", "noise", "seed", "category")) != which]
+    rest = [run for run in runs if (run.config.method, run.config.noise, run.config.seed, run.config.category) != which]
     counts = {
         (record.variant, record.class_): record.n
         for record in summarise(rest).records
@@ -280,14 +276,14 @@ def test_a_seed_that_lacks_a_class_is_left_out_of_the_mean():
 
 
 def without(key, value):
-    return [run for run in everything() if run.config[key] != value]
+    return [run for run in everything() if getattr(run.config, key) != value]
 
 
 PARTIAL = {
     "none": [],
     "one": everything()[:1],
     "one with noise": without("noise", 0.0)[:1],
-    "one without pictures": [run for run in everything() if run.config["seed"] == 1][:1],
+    "one without pictures": [run for run in everything() if run.config.seed == 1][:1],
     "no car": without("category", "car"),
     "no pos-AP": without("method", "pos-AP"),
     "no x-ent": without("method", "x-ent"),
@@ -396,13 +392,13 @@ def test_a_gallery_may_be_empty():
 def test_a_picture_is_small_and_its_boxes_lie_where_they_did(tmp_path):
     Image.new("RGB", (880, 330), "blue").save(tmp_path / "x.png")
     found = picture("x", str(tmp_path / "x.png"), [1, 1, 880, 330], 0.123456, [[441, 166, 880, 330]])
-    assert found["size"] == [440, 165]
-    assert found["box"] == [0, 0, 440, 165]
-    assert found["truth"] == [[220, 82.5, 440, 165]]
-    assert found["score"] == 0.1235
-    assert Image.open(io.BytesIO(base64.b64decode(found["jpeg"]))).size == (440, 165)
+    assert found.size == (440, 165)
+    assert found.box == (0, 0, 440, 165)
+    assert found.truth == ((220, 82.5, 440, 165),)
+    assert found.score == 0.1235
+    assert Image.open(io.BytesIO(base64.b64decode(found.jpeg))).size == (440, 165)
     Image.new("RGB", (3, 1000)).save(tmp_path / "y.png")
-    assert picture("y", str(tmp_path / "y.png"), [1, 1, 3, 9], 1.0, [])["size"] == [1, 330]
+    assert picture("y", str(tmp_path / "y.png"), [1, 1, 3, 9], 1.0, []).size == (1, 330)
 
 
 @pytest.mark.parametrize(
@@ -438,23 +434,25 @@ def test_two_sources_stand_apart(changes, mark, unrendered):
     [{}, {"features": "warped", "backbone": "alexnet", "images": 0}, {"positive": 1 / 3, "negative": 0.1234567}],
 )
 def test_options_of_a_source_are_a_command_that_asks_for_it_again(changes):
-    source = plain(Source(**{**SOURCE.__dict__, **changes}))
-    line = shlex.split(detection.EXPERIMENT.options(source))
-    command = typer.main.get_command(cli.app).commands["reproduce"]  # pyright: ignore[reportAttributeAccessIssue]
-    asked = command.make_context("reproduce", ["detection", *line]).params
+    source = Source(**{**SOURCE.__dict__, **changes})
+    given = detection.EXPERIMENT.asked("paper", 2, source)
+    group = typer.main.get_command(cli.app).commands["reproduce"]  # pyright: ignore[reportAttributeAccessIssue]
+    asked = group.commands["detection"].make_context("detection", shlex.split(arguments(given))).params
+    assert (asked.pop("preset"), asked.pop("seeds")) == ("paper", 2)
+    assert detection.EXPERIMENT.asked("paper", 2, SimpleNamespace(**asked)) == given
     names = ("backbone", "features", "images", "boxes", "positive", "negative", "batch")
-    assert {name: asked[name] for name in names} == {name: source[name] for name in names}
+    assert {name: asked[name] for name in names} == {name: getattr(source, name) for name in names}
 
 
 def test_a_report_shows_them(tmp_path):
-    store = Store(tmp_path / "detection" / "paper", "detection", detection.EXPERIMENT.version)
-    for config in detection.configs("paper", 1, plain(SOURCE)):
+    store = Store(tmp_path / "detection" / "paper", detection.EXPERIMENT)
+    for config in detection.configs(detection.EXPERIMENT.asked("paper", 1, SOURCE), SOURCE):
         if config.category == "car" and config.noise == 0.0:
             like = invented(config.method, 0.0, 0, "car").result
-            more = [0.0] * (len(config.settings) - 3)
-            result = {**like, "test": [*like["test"], *more], "held out": [*like["held out"], *more]}
-            store.write(Run(plain(config), result, {"seconds": 1.0}))
-    sections = gather(tmp_path)
+            more = (0.0,) * (len(config.settings) - 3)
+            result = replace(like, test=like.test + more, held_out=like.held_out + more)
+            store.write(Run(config, result, Made(1.0)))
+    sections = gather(tmp_path, EXPERIMENTS.values())
     page, tables = html(sections), markdown(sections)
     assert "Table 2 of the paper, and ours" in tables
     assert "data:image/jpeg;base64," in page

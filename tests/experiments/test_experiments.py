@@ -9,10 +9,11 @@ from directloss.experiments import EXPERIMENTS
 from directloss.experiments.data.label_noise import flip_labels
 from directloss.experiments.data.synthetic import ranked_by_teacher, separable, two_shells
 from directloss.experiments.harness.experiment import Comparison
+from directloss.experiments.harness.typed import decode, encode
 from directloss.experiments.methods import METHODS, smooth_ap
 from directloss.experiments.networks import Networks
 from directloss.experiments.report.summary import T_QUANTILES, claim, compare
-from directloss.experiments.sweep import Setting, choose, grid, sweep
+from directloss.experiments.sweep import Curves, Setting, choose, grid, sweep
 
 
 def generator(seed=0):
@@ -94,36 +95,39 @@ OWN_DATA = [experiment for experiment in EXPERIMENTS.values() if experiment.prep
 class TestExperiment:
     def test_every_method_has_as_many_settings(self, experiment):
         for preset in experiment.presets:
-            configs = experiment.configs(preset, None)
+            configs = experiment.configs(experiment.options(preset=preset), None)
             assert len({len(set(config.settings)) for config in configs}) == 1, preset
             assert len(set(configs)) == len(configs)
             assert len({config.label for config in configs}) == len(configs)
-        seeds = {config.seed for config in experiment.configs("paper", None)}
+        seeds = {config.seed for config in experiment.configs(experiment.options(preset="paper"), None)}
         assert len(seeds) >= (10 if experiment.name == "synthetic" else 5)
 
     def test_run_repeats_itself_and_leaves_the_random_state_alone(self, experiment):
-        config = dataclasses.replace(experiment.configs("quick", 1)[0], samples=100, iterations=25)
+        configs = experiment.configs(experiment.options(seeds=1), None)
+        config = dataclasses.replace(configs[0], samples=100, iterations=25)
         state = torch.random.get_rng_state()
         told = []
         result = experiment.run(config, told.append)
         assert told[-1] == 1.0
         assert experiment.run(config, lambda share: None) == result
         assert (torch.random.get_rng_state() == state).all()
-        assert result["iterations"] == list(range(26))
-        for name in ("train", "test"):
-            assert len(result[name]) == 26
-            assert all(len(row) == len(config.settings) for row in result[name])
-            assert all(0 <= value <= 1 for row in result[name] for value in row)
+        assert result.iterations == tuple(range(26))
+        for curve in (result.train, result.test):
+            assert len(curve) == 26
+            assert all(len(row) == len(config.settings) for row in curve)
+            assert all(0 <= value <= 1 for row in curve for value in row)
+        assert decode(experiment.result, encode(result)) == result
+        assert decode(experiment.config, encode(config)) == config
 
     def test_methods_learn_what_they_are_meant_to(self, experiment):
-        configs = experiment.configs("quick", 1)
+        configs = experiment.configs(experiment.options(seeds=1), None)
         (config,) = [c for c in configs if c.method == "pos-AP" and getattr(c, "batch", None) is None
                      and getattr(c, "noise", 0) == 0 and getattr(c, "initialisation", "he") == "he"
                      and getattr(c, "model", "linear") == "linear"]  # fmt: skip
         result = experiment.run(dataclasses.replace(config, iterations=100), lambda share: None)
-        reached = choose(result, "train").value(result, "test")
+        reached = choose(result.train).value(result.test)
         assert reached > 0.75
-        assert reached > max(result["test"][0]) + 0.2
+        assert reached > max(result.test[0]) + 0.2
 
 
 def test_grid_gives_a_method_without_strength_more_step_sizes():
@@ -147,7 +151,8 @@ def test_averaging_measures_the_mean_of_the_weights_and_leaves_training_alone():
     ends = []
     for averaging in (0.0, 0.5):
         networks = Spy(2, (10, 5, 1), "he", generator())
-        sweep("pos-AP", settings, networks, {"train": (inputs, target)}, iterations=3, averaging=averaging)
+        sets = {"train": (inputs, target), "test": (inputs, target)}
+        sweep(Curves, "pos-AP", settings, networks, sets, iterations=3, averaging=averaging)
         ends.append(networks.weights.detach().clone())
     plain, averaged = seen[:4], seen[4:]
     assert torch.equal(*ends)
@@ -158,21 +163,19 @@ def test_averaging_measures_the_mean_of_the_weights_and_leaves_training_alone():
 
 
 def test_choice_takes_the_best_end_or_the_best_checkpoint():
-    result = {"train": [[0.1, 0.2], [0.3, 0.9], [0.5, 0.4]], "test": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]}
-    assert choose(result, "train") == (2, (0,))
-    assert choose(result, "train").value(result, "test") == 5.0
-    assert choose(result, "train", early_stopping=True) == (1, (1,))
+    train, test = ((0.1, 0.2), (0.3, 0.9), (0.5, 0.4)), ((1.0, 2.0), (3.0, 4.0), (5.0, 6.0))
+    assert choose(train) == (2, (0,))
+    assert choose(train).value(test) == 5.0
+    assert choose(train, early_stopping=True) == (1, (1,))
 
 
 def test_settings_that_tie_are_averaged_at_the_first_checkpoint_that_is_best():
-    result = {
-        "train": [[0.1, 0.2, 0.3], [0.9, 0.9, 0.3], [0.9, 0.2, 0.9]],
-        "test": [[0.0] * 3, [0.2, 0.4, 0.9], [1.0] * 3],
-    }
-    chosen = choose(result, "train", early_stopping=True)
+    train = ((0.1, 0.2, 0.3), (0.9, 0.9, 0.3), (0.9, 0.2, 0.9))
+    test = ((0.0, 0.0, 0.0), (0.2, 0.4, 0.9), (1.0, 1.0, 1.0))
+    chosen = choose(train, early_stopping=True)
     assert chosen == (1, (0, 1))
-    assert chosen.value(result, "test") == pytest.approx(0.3)
-    assert choose(result, "train") == (2, (0, 2))
+    assert chosen.value(test) == pytest.approx(0.3)
+    assert choose(train) == (2, (0, 2))
 
 
 def outcomes(*differences):

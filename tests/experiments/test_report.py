@@ -1,5 +1,6 @@
 """The report: what it says follows from the runs, and it looks right in a real browser."""
 
+import dataclasses
 import json
 import random
 import re
@@ -8,8 +9,8 @@ import shutil
 import pytest
 
 from directloss.experiments import EXPERIMENTS
-from directloss.experiments.harness.experiment import Run
-from directloss.experiments.harness.store import Store, plain
+from directloss.experiments.harness.experiment import Made, Run
+from directloss.experiments.harness.store import Store
 from directloss.experiments.report.page import gather, html, markdown, records
 from directloss.experiments.report.summary import with_usual
 
@@ -17,35 +18,45 @@ OWN_DATA = [name for name, experiment in EXPERIMENTS.items() if experiment.prepa
 BETTER = {"pos-AP": 0.3, "hinge-AP": 0.2, "x-ent": 0.1}
 
 
-def invented(config, generator):
+def gathered(folder):
+    return gather(folder, EXPERIMENTS.values())
+
+
+def invented(experiment, config, generator):
     """A result whose order of methods is known: pos-AP first, then hinge-AP, then x-ent, then the rest."""
-    checkpoints, settings = 21, len(config["settings"])
-    step = config["iterations"] // 20
+    checkpoints, settings = 21, len(config.settings)
+    step = config.iterations // 20
 
     def curve():
-        level = 0.4 + BETTER.get(config["method"], 0.0)
-        return [
-            [round(level * k / 20 + 0.01 * generator.random(), 6) for _ in range(settings)] for k in range(checkpoints)
-        ]
+        level = 0.4 + BETTER.get(config.method, 0.0)
+        return tuple(
+            tuple(round(level * k / 20 + 0.01 * generator.random(), 6) for _ in range(settings))
+            for k in range(checkpoints)
+        )
 
     curves = {name: curve() for name in ("train", "validation", "test")}
-    return {"iterations": [step * k for k in range(checkpoints)], **curves, "dead": [0.25] * settings}
+    known = {field.name for field in dataclasses.fields(experiment.result)}
+    return experiment.result(
+        iterations=tuple(step * k for k in range(checkpoints)),
+        dead=(0.25,) * settings,
+        **{name: of for name, of in curves.items() if name in known},
+    )
 
 
 def fill(folder, preset="paper", seeds=4, names=OWN_DATA, leave_out=0):
     generator = random.Random(0)
     for name in names:
-        store = Store(folder / name / preset, name, EXPERIMENTS[name].version)
-        configs = EXPERIMENTS[name].configs(preset, seeds)
+        experiment = EXPERIMENTS[name]
+        store = Store(folder / name / preset, experiment)
+        configs = experiment.configs(experiment.options(preset=preset, seeds=seeds), None)
         for config in configs[: len(configs) - leave_out]:
-            made = {"seconds": 1.5, "python": "3", "torch": "2"}
-            store.write(Run(plain(config), invented(plain(config), generator), made))
+            store.write(Run(config, invented(experiment, config, generator), Made(1.5, python="3", torch="2")))
     return folder
 
 
 @pytest.fixture(scope="module")
 def sections(tmp_path_factory):
-    return gather(fill(tmp_path_factory.mktemp("paper")))
+    return gathered(fill(tmp_path_factory.mktemp("paper")))
 
 
 def test_sections_are_complete(sections):
@@ -98,25 +109,24 @@ def test_grids_choices_versions_and_time_are_in_the_report(sections):
 
 def test_usual_cross_entropy_is_chosen_among_the_settings_of_scale_one(sections):
     (section,) = [section for section in sections if section.experiment.name == "label-noise"]
-    config = next(run.config for run in section.runs if run.config["method"] == "x-ent")
-    result = {
-        "train": [[float(k) for k in range(len(config["settings"]))]],
-        "dead": config["settings"],
-        "iterations": [0],
-    }
-    _, usual = with_usual([Run(config, result, {})])
-    assert {setting[0] for setting in usual.config["settings"]} == {1.0}
-    assert [config["settings"][int(k)] for k in usual.result["train"][0]] == usual.config["settings"]
-    assert usual.result["dead"] == usual.config["settings"]
+    run = next(run for run in section.runs if run.config.method == "x-ent")
+    places = tuple(float(k) for k in range(len(run.config.settings)))
+    result = dataclasses.replace(run.result, train=(places,), dead=places)
+    _, usual = with_usual([dataclasses.replace(run, result=result)])
+    assert {setting.strength for setting in usual.config.settings} == {1.0}
+    assert usual.config.method != "x-ent"
+    for kept in (usual.result.train[0], usual.result.dead):
+        assert tuple(run.config.settings[int(k)] for k in kept) == usual.config.settings
 
 
 def test_an_unfinished_folder_says_what_is_missing_and_left_out(tmp_path):
     fill(tmp_path, "quick", 2, ["separable"], leave_out=5)
-    store = Store(tmp_path / "separable" / "quick", "separable", 0)
-    other = plain(EXPERIMENTS["separable"].configs("quick", 1)[0])
-    store.write(Run(other, {}, {"seconds": 0.0}))
+    experiment = EXPERIMENTS["separable"]
+    store = Store(tmp_path / "separable" / "quick", dataclasses.replace(experiment, version=0))
+    other = experiment.configs(experiment.options(seeds=1), None)[0]
+    store.write(Run(other, invented(experiment, other, random.Random(1)), Made(0.0)))
     (tmp_path / "separable" / "quick" / "holiday.jpg").write_bytes(b"jpeg")
-    text = markdown(gather(tmp_path))
+    text = markdown(gathered(tmp_path))
     assert "5 runs are missing" in text
     assert "1 runs of other settings" in text
     assert "holiday.jpg set aside" in text
@@ -125,11 +135,11 @@ def test_an_unfinished_folder_says_what_is_missing_and_left_out(tmp_path):
 
 def test_nothing_is_concluded_while_a_run_is_missing(tmp_path):
     fill(tmp_path, "quick", 3, ["synthetic"])
-    store = Store(tmp_path / "synthetic" / "quick", "synthetic", 1)
+    store = Store(tmp_path / "synthetic" / "quick", EXPERIMENTS["synthetic"])
     for path, run in store.runs().items():
-        if run.config["method"] == "per-01" and run.config["seed"] == 2:
+        if run.config.method == "per-01" and run.config.seed == 2:
             path.unlink()
-    (section,) = gather(tmp_path)
+    (section,) = gathered(tmp_path)
     assert section.missing == 4
     assert {claim.verdict for claim in section.summary.claims} == {"too few runs to say"}
     of_runs = EXPERIMENTS["synthetic"].summarise(section.runs).claims  # whose own words are other
@@ -141,7 +151,7 @@ def test_nothing_is_concluded_while_a_run_is_missing(tmp_path):
 
 def test_one_seed_has_no_spread(tmp_path):
     fill(tmp_path, "quick", 1, ["separable"])
-    sections = gather(tmp_path)
+    sections = gathered(tmp_path)
     assert {record["sd"] for record in json.loads(records(sections))} == {None}
     assert not re.search(r"\d ± \d", markdown(sections))
 
@@ -149,14 +159,14 @@ def test_one_seed_has_no_spread(tmp_path):
 def test_two_presets_stand_side_by_side(tmp_path):
     fill(tmp_path, "quick", 1, ["separable"])
     fill(tmp_path, "paper", 1, ["separable"])
-    page = html(gather(tmp_path))
+    page = html(gathered(tmp_path))
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
 
 def test_report_is_the_same_for_the_same_runs(tmp_path):
     fill(tmp_path, "quick", 3, ["label-noise"])
-    assert html(gather(tmp_path)) == html(gather(tmp_path))
+    assert html(gathered(tmp_path)) == html(gathered(tmp_path))
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,18 @@
 """Label noise (the paper's Figure 3b): clean test AP after training on flipped labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import mean
-from typing import Any
 
 import torch
 
 from .data.label_noise import flip_labels
 from .data.synthetic import two_shells
-from .harness.experiment import Claim, Comparison, Experiment, Figure, Record, Run, Summary
+from .harness import experiment as harness
+from .harness.experiment import Claim, Comparison, Experiment, Figure, Record, Summary
+from .harness.options import Options
+from .harness.progress import Progress, no_progress
 from .networks import Networks
 from .report.figures import noise_lines
 from .report.summary import (
@@ -25,9 +27,9 @@ from .report.summary import (
     records,
     with_usual,
 )
-from .sweep import Setting, choose, grid, sweep
+from .sweep import Curve, Curves, Setting, choose, grid, sweep
 
-__all__ = ["EXPERIMENT", "Config", "configs", "run", "summarise"]
+__all__ = ["EXPERIMENT", "Config", "Result", "configs", "run", "summarise"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.1, 1.0, 10.0, 100.0, 1000.0),
@@ -58,22 +60,33 @@ class Config:
         return f"{self.method}, {self.noise:.0%} flipped, {self.inputs} inputs, seed {self.seed}"
 
 
-def configs(preset: str, seeds: int | None) -> list[Config]:
+@dataclass(frozen=True)
+class Result(Curves):
+    """AP on the training, validation and test set."""
+
+    validation: Curve
+
+
+Run = harness.Run[Config, Result]
+
+
+def configs(options: Options, source: None = None) -> list[Config]:
     """The paper preset takes about 25 minutes on two cores, the quick one about one minute."""
-    if preset == "paper":
+    paper = options.preset == "paper"
+    if paper:
         levels, kinds, rates = (0.0, 0.1, 0.2, 0.3, 0.4), ("raw", "standardised"), (0.001, 0.005, 0.03)
     else:
         levels, kinds, rates = (0.0, 0.2, 0.3), ("standardised",), (0.01,)
     return [
         Config(method, seed, noise, inputs, 1000, 300, grid(method, STRENGTHS[method], rates, (0.0, 1.0)))
-        for seed in range(seeds or (5 if preset == "paper" else 3))
+        for seed in range(options.seeds or (5 if paper else 3))
         for inputs in kinds
         for noise in levels
         for method in STRENGTHS
     ]
 
 
-def run(config: Config, after: Callable[[float], object] = lambda share: None) -> dict[str, Any]:
+def run(config: Config, progress: Progress = no_progress) -> Result:
     """Noise strikes training and validation labels; the test set is clean, and neither of these."""
     data, student = (torch.Generator().manual_seed(2 * config.seed + k) for k in range(2))
     sets = {
@@ -87,7 +100,9 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
         inputs, target = sets[name]
         sets[name] = inputs, flip_labels(target, config.noise, data)
     networks = Networks(len(config.settings), WIDTHS, "he", student)
-    return sweep(config.method, config.settings, networks, sets, iterations=config.iterations, after=after)
+    return sweep(
+        Result, config.method, config.settings, networks, sets, iterations=config.iterations, progress=progress
+    )
 
 
 RULES = {  # which set chooses, and whether also when to stop
@@ -98,25 +113,29 @@ RULES = {  # which set chooses, and whether also when to stop
 }
 
 
-def _key(rule: str, config: dict[str, Any]) -> tuple[str, float]:
-    return f"{config['inputs']} inputs, {rule}", config["noise"]
+def _curve(run: Run, name: str) -> Curve:
+    return run.result.validation if name == "validation" else run.result.train
+
+
+def _key(rule: str, config: Config) -> tuple[str, float]:
+    return f"{config.inputs} inputs, {rule}", config.noise
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every rule of choosing, with raw and with standardised inputs."""
-    kinds = [kind for kind in ("raw", "standardised") if any(run.config["inputs"] == kind for run in runs)]
+    kinds = [kind for kind in ("raw", "standardised") if any(run.config.inputs == kind for run in runs)]
     everything = with_usual(runs)
     test: Outcomes = {}
     tuned: list[Record] = []
     for rule, (by, stop) in RULES.items():
         key = partial(_key, rule)
         test |= collect(
-            everything, key, lambda run, by=by, stop=stop: choose(run.result, by, stop).value(run.result, "test")
+            everything, key, lambda run, by=by, stop=stop: choose(_curve(run, by), stop).value(run.result.test)
         )
-        chosen = collect(runs, key, lambda run, by=by, stop=stop: choose(run.result, by, stop).value(run.result, by))
+        chosen = collect(runs, key, lambda run, by=by, stop=stop: choose(_curve(run, by), stop).value(_curve(run, by)))
         tuned += records("label-noise", f"{by}_ap", chosen)
-    dead = collect(runs, partial(_key, "all settings"), lambda run: mean(run.result["dead"]))
-    noisy = sorted({run.config["noise"] for run in runs if run.config["noise"] > 0})
+    dead = collect(runs, partial(_key, "all settings"), lambda run: mean(run.result.dead))
+    noisy = sorted({run.config.noise for run in runs if run.config.noise > 0})
     variants = [f"{kind} inputs, {rule}" for kind in kinds for rule in RULES]
     claims: list[Claim] = []
     differences: list[Record] = []
@@ -141,11 +160,11 @@ def summarise(runs: Sequence[Run]) -> Summary:
         for variant in variants
     ]
     for kind in kinds:
-        mine = [run for run in runs if run.config["inputs"] == kind]
+        mine = [run for run in runs if run.config.inputs == kind]
         for rule, (by, stop) in RULES.items():
             if not stop:
                 title = f"What was tried and chosen: {kind} inputs, {rule}"
-                tables.append(choices_table(title, mine, lambda run, by=by: choose(run.result, by)))
+                tables.append(choices_table(title, mine, lambda run, by=by: choose(_curve(run, by))))
 
     def figures() -> list[Figure]:
         words = "flipped training labels, %", "AP on clean test data"
@@ -158,7 +177,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
     return Summary([*found, *records("label-noise", "dead_gradients", dead)], claims, tables, figures)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = Experiment[Options, None, Config, Result](
     name="label-noise",
     title="Label noise (Figure 3b)",
     about=(
@@ -169,6 +188,9 @@ EXPERIMENT = Experiment(
     ),
     version=1,
     presets=("quick", "paper"),
+    options=Options,
+    config=Config,
+    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

@@ -4,22 +4,24 @@ The paper says that neg-AP should do well where data is nearly linearly separabl
 elsewhere; Hazan et al. (2010) found the negative update better with linear models.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any
 
 import torch
 
 from .data.label_noise import flip_labels
 from .data.synthetic import DIMENSIONS, separable
-from .harness.experiment import Comparison, Experiment, Figure, Run, Summary
+from .harness import experiment as harness
+from .harness.experiment import Comparison, Experiment, Figure, Summary
+from .harness.options import Options
+from .harness.progress import Progress, no_progress
 from .networks import Networks
 from .report.figures import noise_lines
 from .report.summary import Outcomes, choices_table, claim, collect, compare, noise_table, records
-from .sweep import Choice, Setting, choose, grid, sweep
+from .sweep import Choice, Curve, Curves, Setting, choose, grid, sweep
 
-__all__ = ["EXPERIMENT", "Config", "configs", "run", "summarise"]
+__all__ = ["EXPERIMENT", "Config", "Result", "configs", "run", "summarise"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.01, 0.1, 1.0, 10.0, 100.0),
@@ -52,15 +54,26 @@ class Config:
         return f"{self.method}, {self.model}, {self.noise:.0%} {self.damage}, seed {self.seed}"
 
 
-def configs(preset: str, seeds: int | None) -> list[Config]:
+@dataclass(frozen=True)
+class Result(Curves):
+    """AP on the training, validation and test set."""
+
+    validation: Curve
+
+
+Run = harness.Run[Config, Result]
+
+
+def configs(options: Options, source: None = None) -> list[Config]:
     """The paper preset takes about five minutes on two cores, the quick one less than one."""
-    if preset == "paper":
+    paper = options.preset == "paper"
+    if paper:
         levels, rates, decays = (0.0, 0.05, 0.1, 0.2, 0.3), (0.003, 0.01, 0.03), (0.0, 1.0)
     else:
         levels, rates, decays = (0.0, 0.2), (0.01,), (0.0, 1.0)
     return [
         Config(method, seed, model, damage, noise, 200, 300, grid(method, STRENGTHS[method], rates, decays))
-        for seed in range(seeds or (5 if preset == "paper" else 3))
+        for seed in range(options.seeds or (5 if paper else 3))
         for model in MODELS
         for damage in DAMAGES
         for noise in levels
@@ -69,7 +82,7 @@ def configs(preset: str, seeds: int | None) -> list[Config]:
     ]
 
 
-def run(config: Config, after: Callable[[float], object] = lambda share: None) -> dict[str, Any]:
+def run(config: Config, progress: Progress = no_progress) -> Result:
     """Flipped labels strike training and validation only; overlap is how the data is, test set included."""
     data, student = (torch.Generator().manual_seed(2 * config.seed + k) for k in range(2))
     direction = torch.nn.functional.normalize(torch.randn(DIMENSIONS, generator=data), dim=0)
@@ -83,19 +96,21 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
             inputs, target = sets[name]
             sets[name] = inputs, flip_labels(target, config.noise, data)
     networks = Networks(len(config.settings), MODELS[config.model], "he", student)
-    return sweep(config.method, config.settings, networks, sets, iterations=config.iterations, after=after)
+    return sweep(
+        Result, config.method, config.settings, networks, sets, iterations=config.iterations, progress=progress
+    )
 
 
 def _chosen(run: Run) -> Choice:
-    return choose(run.result, "validation")
+    return choose(run.result.validation)
 
 
-def _key(config: dict[str, Any]) -> tuple[str, float]:
-    return f"{config['model']}, {config['damage']}", config["noise"]
+def _key(config: Config) -> tuple[str, float]:
+    return f"{config.model}, {config.damage}", config.noise
 
 
 def _test(run: Run) -> float:
-    return _chosen(run).value(run.result, "test")
+    return _chosen(run).value(run.result.test)
 
 
 def _with_clean(outcomes: Outcomes) -> Outcomes:
@@ -114,7 +129,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
     """Chosen on validation data with the same damage, trained to the end."""
     own = collect(runs, _key, _test)
     test = _with_clean(own)
-    dead = collect(runs, _key, lambda run: mean(run.result["dead"]))
+    dead = collect(runs, _key, lambda run: mean(run.result.dead))
     variants = [f"{model}, {damage}" for model in MODELS for damage in DAMAGES]
     variants = [variant for variant in variants if any(key[0] == variant for key in test)]
     levels = sorted({noise for _, noise, _ in own if noise > 0})
@@ -161,7 +176,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
     return Summary(found, claims, tables, figures)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = Experiment[Options, None, Config, Result](
     name="separable",
     title="Nearly separable data: the negative update's case",
     about=(
@@ -172,6 +187,9 @@ EXPERIMENT = Experiment(
     ),
     version=1,
     presets=("quick", "paper"),
+    options=Options,
+    config=Config,
+    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

@@ -1,14 +1,16 @@
 """Synthetic data (the paper's Figure 3a): nine methods learn to rank like a random network."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any
 
 import torch
 
 from .data.synthetic import ranked_by_teacher
-from .harness.experiment import Claim, Comparison, Experiment, Figure, Record, Run, Summary, Table
+from .harness import experiment as harness
+from .harness.experiment import Claim, Comparison, Experiment, Figure, Record, Summary, Table
+from .harness.options import Options
+from .harness.progress import Progress, no_progress
 from .networks import Networks
 from .report.figures import bars, lines, series
 from .report.summary import (
@@ -23,9 +25,9 @@ from .report.summary import (
     records,
     with_usual,
 )
-from .sweep import Choice, Setting, choose, grid, sweep
+from .sweep import Choice, Curves, Setting, choose, grid, sweep
 
-__all__ = ["EXPERIMENT", "Config", "configs", "run", "summarise"]
+__all__ = ["EXPERIMENT", "Config", "Result", "configs", "run", "summarise"]
 
 METHODS = ("pos-AP", "neg-AP", "hinge-AP", "per-AP", "pos-01", "neg-01", "hinge-01", "per-01", "x-ent")
 STRENGTHS: dict[str, tuple[float, ...]] = {
@@ -70,40 +72,49 @@ class Config:
         return f"{self.method}, {_variant(self.initialisation, self.batch)}, teacher {self.seed}"
 
 
-def configs(preset: str, seeds: int | None) -> list[Config]:
+@dataclass(frozen=True)
+class Result(Curves):
+    """AP on the training and the test set."""
+
+
+Run = harness.Run[Config, Result]
+
+
+def configs(options: Options, source: None = None) -> list[Config]:
     """The paper preset takes about 45 minutes on two cores, the quick one about one."""
-    if preset == "paper":
+    paper = options.preset == "paper"
+    if paper:
         samples, full, mini, rates, decays = 20_000, 500, 2000, (0.01, 0.03, 0.1), (0.0, 0.1)
     else:
         samples, full, mini, rates, decays = 4000, 150, 300, (0.03,), (0.0, 0.1)
     return [
         Config(method, seed, initialisation, batch, samples, iterations, grid(method, STRENGTHS[method], rates, decays))
-        for seed in range(seeds or (10 if preset == "paper" else 3))
+        for seed in range(options.seeds or (10 if paper else 3))
         for initialisation in ("normal", "he")
         for batch, iterations in ((None, full), (BATCH, mini))
         for method in METHODS
     ]
 
 
-def run(config: Config, after: Callable[[float], object] = lambda share: None) -> dict[str, Any]:
+def run(config: Config, progress: Progress = no_progress) -> Result:
     """Half of the data trains, half tests; teacher, student and batches have generators of their own."""
     teacher, student, batches = (torch.Generator().manual_seed(3 * config.seed + k) for k in range(3))
     inputs, target = ranked_by_teacher(config.samples, teacher)
     half = config.samples // 2
     return sweep(
-        config.method, config.settings,
+        Result, config.method, config.settings,
         Networks(len(config.settings), WIDTHS, config.initialisation, student),
         {"train": (inputs[:half], target[:half]), "test": (inputs[half:], target[half:])},
-        iterations=config.iterations, batch=config.batch, generator=batches, after=after,
+        iterations=config.iterations, batch=config.batch, generator=batches, progress=progress,
     )  # fmt: skip
 
 
 def _chosen(run: Run) -> Choice:
-    return choose(run.result, "train")
+    return choose(run.result.train)
 
 
-def _key(config: dict[str, Any]) -> tuple[str, float]:
-    return _variant(config["initialisation"], config["batch"]), 0.0
+def _key(config: Config) -> tuple[str, float]:
+    return _variant(config.initialisation, config.batch), 0.0
 
 
 def _claims(test: Outcomes, variants: Sequence[str]) -> Iterator[Claim]:
@@ -137,17 +148,17 @@ def _claims(test: Outcomes, variants: Sequence[str]) -> Iterator[Claim]:
 def summarise(runs: Sequence[Run]) -> Summary:
     """The setting of highest training AP at the end, for every run; its test AP at the end and on the way."""
     everything = with_usual(runs)
-    test = collect(everything, _key, lambda run: _chosen(run).value(run.result, "test"))
-    train = collect(runs, _key, lambda run: _chosen(run).value(run.result, "train"))
-    dead = collect(runs, _key, lambda run: mean(run.result["dead"]))
-    steps = {_key(run.config)[0]: run.result["iterations"] for run in runs}
+    test = collect(everything, _key, lambda run: _chosen(run).value(run.result.test))
+    train = collect(runs, _key, lambda run: _chosen(run).value(run.result.train))
+    dead = collect(runs, _key, lambda run: mean(run.result.dead))
+    steps = {_key(run.config)[0]: run.result.iterations for run in runs}
     variants = [variant for variant in VARIANTS if variant in steps]
     curves: dict[tuple[str, str], dict[float, list[float]]] = {}
     for run in runs:
-        points = curves.setdefault((_key(run.config)[0], run.config["method"]), {})
+        points = curves.setdefault((_key(run.config)[0], run.config.method), {})
         settings = _chosen(run).settings
-        for checkpoint, step in enumerate(run.result["iterations"]):
-            points.setdefault(step, []).append(Choice(checkpoint, settings).value(run.result, "test"))
+        for checkpoint, step in enumerate(run.result.iterations):
+            points.setdefault(step, []).append(Choice(checkpoint, settings).value(run.result.test))
     found = [
         *records("synthetic", "test_ap", test),
         *records("synthetic", "train_ap", train),
@@ -202,7 +213,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
     return Summary(found, list(_claims(test, variants)), tables, figures)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = Experiment[Options, None, Config, Result](
     name="synthetic",
     title="Synthetic data (Figure 3a)",
     about=(
@@ -212,6 +223,9 @@ EXPERIMENT = Experiment(
     ),
     version=1,
     presets=("quick", "paper"),
+    options=Options,
+    config=Config,
+    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

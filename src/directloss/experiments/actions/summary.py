@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from ..data.voc import ACTIONS
-from ..harness.experiment import Claim, Comparison, Figure, Record, Run, Summary, Table
+from ..harness.experiment import Claim, Comparison, Figure, Record, Summary, Table
 from ..methods import METHODS
 from ..report.figures import Series, bars, lines, noise_lines, series
 from ..report.summary import (
@@ -28,7 +28,8 @@ from ..report.summary import (
     told_apart,
     with_usual,
 )
-from ..sweep import Choice, choose
+from ..sweep import Choice, Curve, choose
+from .config import Result, Run, Source
 
 __all__ = ["COSTLY", "PAPER", "RULES", "expected_best", "summarise"]
 
@@ -55,22 +56,32 @@ RULES_NOTE = (
 )
 
 
+def _source(run: Run) -> Source:
+    if run.config.source is None:
+        raise ValueError("A run without a source: there is no such run on disk.")
+    return run.config.source
+
+
+def _curve(result: Result, name: str) -> Curve:
+    return result.validation if name == "validation" else result.noisy_validation
+
+
 def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """The runs by backbone, what trains, head, and, where there are several, data and weights."""
     found: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        source = run.config["source"]
-        what = f"{run.config['head']} head" if source["train"] == "head" else f"fine-tuned: {source['train']}"
-        made_from = hashlib.sha256("".join(source[key] for key in ("features", "labels", "weights")).encode())
-        found.setdefault((f"{source['backbone']}, {what}", made_from.hexdigest()[:6]), []).append(run)
+        source = _source(run)
+        what = f"{run.config.head} head" if source.train == "head" else f"fine-tuned: {source.train}"
+        made_from = hashlib.sha256((source.features + source.labels + source.weights).encode())
+        found.setdefault((f"{source.backbone}, {what}", made_from.hexdigest()[:6]), []).append(run)
     return told_apart(found)
 
 
 def _chosen(run: Run, rule: str) -> tuple[Run, Choice]:
     """The run with the settings that a rule allows, and what it chooses among them."""
     by, stop, decay = RULES[rule]
-    allowed = restricted(run, lambda setting: setting[2] <= decay)
-    return allowed, choose(allowed.result, by, stop)
+    allowed = restricted(run, lambda setting: setting.weight_decay <= decay)
+    return allowed, choose(_curve(allowed.result, by), stop)
 
 
 def _outcomes(runs: Iterable[Run], variant: str, rule: str) -> Outcomes:
@@ -78,8 +89,8 @@ def _outcomes(runs: Iterable[Run], variant: str, rule: str) -> Outcomes:
     found: Outcomes = {}
     for run in runs:
         allowed, choice = _chosen(run, rule)
-        key = variant, run.config["noise"], run.config["method"]
-        found.setdefault(key, {})[run.config["action"], run.config["seed"]] = choice.value(allowed.result, "test")
+        key = variant, run.config.noise, run.config.method
+        found.setdefault(key, {})[run.config.action, run.config.seed] = choice.value(allowed.result.test)
     return found
 
 
@@ -105,15 +116,15 @@ def _against_budget(runs: Iterable[Run], rule: str) -> Curves:
     found: Curves = {}
     for run in runs:
         result = _chosen(run, rule)[0].result
-        validation, test = result[by], result["test"]
+        validation, test = _curve(result, by), result.test
         moments = range(len(test)) if stop else (len(test) - 1,)
         best = [max(moments, key=lambda k, s=setting: validation[k][s]) for setting in range(len(test[0]))]
         chosen_by = [validation[k][setting] for setting, k in enumerate(best)]
         values = [test[k][setting] for setting, k in enumerate(best)]
         for tries in sorted({1, 2, 4, 8, 16, 32, len(values)}):
             if tries <= len(values):
-                key = rule, float(tries), run.config["method"]
-                pair = run.config["action"], run.config["seed"]
+                key = rule, float(tries), run.config.method
+                pair = run.config.action, run.config.seed
                 found.setdefault(key, {})[pair] = expected_best(chosen_by, values, tries)
     return found
 
@@ -123,17 +134,17 @@ def _against_iterations(runs: Iterable[Run], rule: str) -> Curves:
     found: Curves = {}
     for run in runs:
         allowed, choice = _chosen(run, rule)
-        for place, iteration in enumerate(run.result["iterations"]):
-            key = rule, float(iteration), run.config["method"]
-            value = Choice(place, choice.settings).value(allowed.result, "test")
-            found.setdefault(key, {})[run.config["action"], run.config["seed"]] = value
+        for place, iteration in enumerate(run.result.iterations):
+            key = rule, float(iteration), run.config.method
+            value = Choice(place, choice.settings).value(allowed.result.test)
+            found.setdefault(key, {})[run.config.action, run.config.seed] = value
     return found
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every set-up and every rule of choosing."""
-    heads = [run for run in runs if run.config["source"]["train"] == "head"]
-    tuned = _set_ups(run for run in runs if run.config["source"]["train"] != "head")
+    heads = [run for run in runs if _source(run).train == "head"]
+    tuned = _set_ups(run for run in runs if _source(run).train != "head")
     parts = [_SetUp(name, some) for name, some in _set_ups(heads).items()]
     tables = [
         *([_table_1(parts)] if parts or not tuned else []),
@@ -171,9 +182,9 @@ class _SetUp:
     def __init__(self, name: str, runs: Sequence[Run]) -> None:
         self.name = name
         self.runs = with_usual(runs)
-        self.actions = [action for action in ACTIONS if any(run.config["action"] == action for run in runs)]
-        self.levels = sorted({run.config["noise"] for run in runs})
-        there = {run.config["method"] for run in self.runs}
+        self.actions = [action for action in ACTIONS if any(run.config.action == action for run in runs)]
+        self.levels = sorted({run.config.noise for run in runs})
+        there = {run.config.method for run in self.runs}
         self.methods = [method for method in dict.fromkeys((*PAPER, USUAL, *METHODS)) if method in there]
         self.pairs: Outcomes = {}
         for rule in RULES:
@@ -256,7 +267,7 @@ class _SetUp:
             found.append(Table(title, header, rows, "Paired over seeds, mean ± standard error."))
         for rule in RULES:
             title = f"What was tried and chosen: {self.name}: {rule}"
-            own = [run for run in self.runs if run.config["method"] != USUAL]
+            own = [run for run in self.runs if run.config.method != USUAL]
             chosen = [_chosen(run, rule) for run in own]
             by_run = {id(allowed): choice for allowed, choice in chosen}
             found.append(choices_table(title, [allowed for allowed, _ in chosen], lambda run, of=by_run: of[id(run)]))
@@ -281,7 +292,7 @@ class _SetUp:
                 }
             found.append(noise_lines(f"{stem}-{name}", f"VOC2012 actions: {variant}", outcomes, variant, *words))
         for noise in (0.2, 0.4):
-            some = [run for run in self.runs if run.config["noise"] == noise and run.config["method"] != USUAL]
+            some = [run for run in self.runs if run.config.noise == noise and run.config.method != USUAL]
             if not some:
                 continue
             rule = "stopped early, clean validation"
@@ -313,20 +324,21 @@ class _SetUp:
         return {method: series(points[method]) for method in self.methods if method in points}
 
 
-def _ends(run: Run) -> Callable[[str], tuple[float, float]]:
+def _ends(run: Run) -> Callable[[Curve], tuple[float, float]]:
     """AP of a set before training, and at the end with the setting that clean validation chooses."""
-    choice = choose(run.result, "validation")
-    return lambda name: (run.result[name][0][choice.settings[0]], choice.value(run.result, name))
+    choice = choose(run.result.validation)
+    return lambda curve: (curve[0][choice.settings[0]], choice.value(curve))
 
 
 def _fine_tuned_table(name: str, runs: Sequence[Run]) -> Table:
     rows = []
     for run in runs:
         ends = _ends(run)
-        cells = [f"{before:.3f} → {after:.3f}" for before, after in map(ends, ("train", "validation", "test"))]
-        what = f"{run.config['method']}, {ACTIONS[run.config['action']]}, {run.config['noise']:.0%} flipped"
-        rows.append([f"{what}, seed {run.config['seed']}", *cells])
-    items = sorted({run.config["items"] or 0 for run in runs})
+        curves = run.result.train, run.result.validation, run.result.test
+        cells = [f"{before:.3f} → {after:.3f}" for before, after in map(ends, curves)]
+        what = f"{run.config.method}, {ACTIONS[run.config.action]}, {run.config.noise:.0%} flipped"
+        rows.append([f"{what}, seed {run.config.seed}", *cells])
+    items = sorted({run.config.items or 0 for run in runs})
     size = "all boxes" if items == [0] else f"at most {items[-1]} boxes a third, half of them positive"
     note = f"AP before training and after it, {size}; with two settings, the one that clean validation chooses."
     return Table(f"Through the network: {name}", ["run", "training", "validation", "test"], rows, note)
@@ -335,9 +347,9 @@ def _fine_tuned_table(name: str, runs: Sequence[Run]) -> Table:
 def _fine_tuned_records(name: str, runs: Sequence[Run]) -> list[Record]:
     found = []
     for run in runs:
-        for metric, value in zip(("test_ap_before", "test_ap"), _ends(run)("test"), strict=True):
+        for metric, value in zip(("test_ap_before", "test_ap"), _ends(run)(run.result.test), strict=True):
             config = run.config
-            variant = f"{name}: seed {config['seed']}, {config['items'] or 'all'} boxes a third"
-            action = ACTIONS[config["action"]]
-            found.append(Record("actions", config["method"], config["noise"], variant, action, metric, value, None, 1))
+            variant = f"{name}: seed {config.seed}, {config.items or 'all'} boxes a third"
+            action = ACTIONS[config.action]
+            found.append(Record("actions", config.method, config.noise, variant, action, metric, value, None, 1))
     return found

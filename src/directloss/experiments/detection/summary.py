@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from ..data.voc import CLASSES
-from ..harness.experiment import Claim, Figure, Record, Run, Summary, Table
+from ..harness.experiment import Claim, Figure, Record, Summary, Table
 from ..report.figures import Series, bars, lines, series
 from ..report.summary import (
     USUAL,
@@ -26,6 +26,7 @@ from ..report.summary import (
     told_apart,
 )
 from ..sweep import Choice
+from .config import Run, Source
 from .pictures import gallery
 
 __all__ = ["PAPER", "RULES", "summarise"]
@@ -44,17 +45,23 @@ RULES_NOTE = (
 )
 
 
+def _source(run: Run) -> Source:
+    if run.config.source is None:
+        raise ValueError("A run without a source: there is no such run on disk.")
+    return run.config.source
+
+
 def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """The runs by what was asked for, and, where that is not all, by data and weights."""
     found: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        source = run.config["source"]
-        images = f"{source['images']} images" if source["images"] else "all images"
-        name = f"{source['backbone']}, {source['features']}, {images}, {source['boxes']} boxes"
-        name += f", batches of {source['batch']}"
-        if (source["positive"], source["negative"]) != (0.5, 0.3):
-            name += f", overlaps {source['positive']:g} and {source['negative']:g}"
-        digest = hashlib.sha256("".join(source["keys"]).encode()).hexdigest()[:6]
+        source = _source(run)
+        images = f"{source.images} images" if source.images else "all images"
+        name = f"{source.backbone}, {source.features}, {images}, {source.boxes} boxes"
+        name += f", batches of {source.batch}"
+        if (source.positive, source.negative) != (0.5, 0.3):
+            name += f", overlaps {source.positive:g} and {source.negative:g}"
+        digest = hashlib.sha256("".join(source.keys).encode()).hexdigest()[:6]
         found.setdefault((name, digest), []).append(run)
     return told_apart(found)
 
@@ -94,9 +101,9 @@ def _table_2(parts: Sequence["_SetUp"]) -> Table:
 
 def _tried(run: Run) -> Iterator[tuple[str, list[int]]]:
     """The settings of a run's method; those of x-ent once more with only scale 1, as people use it."""
-    settings = run.config["settings"]
-    yield run.config["method"], list(range(len(settings)))
-    if run.config["method"] == "x-ent" and (usual := [k for k, setting in enumerate(settings) if setting[0] == 1.0]):
+    settings = run.config.settings
+    yield run.config.method, list(range(len(settings)))
+    if run.config.method == "x-ent" and (usual := [k for k, setting in enumerate(settings) if setting.strength == 1.0]):
         yield USUAL, usual
 
 
@@ -108,8 +115,8 @@ def _best(held_out: Sequence[float]) -> tuple[int, ...]:
 
 def _test_ap(run: Run, places: Sequence[int]) -> float:
     """Of the settings in these places, chosen by AP on the images held out."""
-    best = _best([run.result["held out"][k] for k in places])
-    return fmean(run.result["test"][places[k]] for k in best)
+    best = _best([run.result.held_out[k] for k in places])
+    return fmean(run.result.test[places[k]] for k in best)
 
 
 class _SetUp:
@@ -118,11 +125,11 @@ class _SetUp:
     def __init__(self, name: str, runs: Sequence[Run], number: int) -> None:
         self.name = name
         self.runs = runs
-        source = runs[0].config["source"]
-        self.stem = f"detection-{number}-{source['backbone']}-{source['features']}"
+        source = _source(runs[0])
+        self.stem = f"detection-{number}-{source.backbone}-{source.features}"
         """Of the names of figures."""
-        self.categories = [of for of in CLASSES if any(run.config["category"] == of for run in runs)]
-        self.levels = sorted({run.config["noise"] for run in runs})
+        self.categories = [of for of in CLASSES if any(run.config.category == of for run in runs)]
+        self.levels = sorted({run.config.noise for run in runs})
         there = {method for run in runs for method, _ in _tried(run)}
         self.methods = [method for method in ("x-ent", USUAL, "hinge-AP", "pos-AP") if method in there]
         self.pairs: Outcomes = {}
@@ -130,10 +137,10 @@ class _SetUp:
         by_seed: dict[tuple[float, str, int], list[tuple[str, list[float], list[float]]]] = {}
         for run in runs:
             for method, places in _tried(run):
-                noise, category, seed = (run.config[key] for key in ("noise", "category", "seed"))
+                noise, category, seed = (run.config.noise, run.config.category, run.config.seed)
                 by_class = self.pairs.setdefault((f"{name}: {RULES[0]}", noise, method), {})
                 by_class[category, seed] = _test_ap(run, places)
-                held_out, test = ([run.result[part][k] for k in places] for part in ("held out", "test"))
+                held_out, test = ([values[k] for k in places] for values in (run.result.held_out, run.result.test))
                 by_seed.setdefault((noise, method, seed), []).append((category, held_out, test))
         for (noise, method, seed), rows in by_seed.items():
             if len(rows) == len(self.categories):
@@ -147,10 +154,10 @@ class _SetUp:
         """Test AP of every class and seed when the strength is given and only the rest is chosen, class by class."""
         found: Outcomes = {}
         for run in self.runs:
-            for strength in sorted({setting[0] for setting in run.config["settings"]}):
-                places = [k for k, setting in enumerate(run.config["settings"]) if setting[0] == strength]
-                key = f"{self.name}: strength {strength:g}", run.config["noise"], run.config["method"]
-                at = run.config["category"], run.config["seed"]
+            for strength in sorted({setting.strength for setting in run.config.settings}):
+                places = [k for k, setting in enumerate(run.config.settings) if setting.strength == strength]
+                key = f"{self.name}: strength {strength:g}", run.config.noise, run.config.method
+                at = run.config.category, run.config.seed
                 found.setdefault(key, {})[at] = _test_ap(run, places)
         return found
 
@@ -212,12 +219,12 @@ class _SetUp:
             found.append(Table(f"Class by class, {noise:.0%} flipped: {variant}", ["class", *self.methods], rows))
         found += [self._strength_table(), self._data_table()]
         chosen = choices_table(
-            f"Settings chosen: {self.name}", self.runs, lambda run: Choice(0, _best(run.result["held out"]))
+            f"Settings chosen: {self.name}", self.runs, lambda run: Choice(0, _best(run.result.held_out))
         )
         return [*found, chosen]
 
     def _strength_table(self) -> Table:
-        tried = sorted({setting[0] for run in self.runs for setting in run.config["settings"]})
+        tried = sorted({setting.strength for run in self.runs for setting in run.config.settings})
         columns = [(method, noise) for noise in self.levels for method in PAPER if method in self.methods]
         rows = []
         for strength in tried:
@@ -234,9 +241,9 @@ class _SetUp:
     def _data_table(self) -> Table:
         rows = []
         for category in self.categories:
-            result = next(run.result for run in self.runs if run.config["category"] == category)
-            objects, boxes = result["objects"].values(), result["training"].values()
-            rows.append([category, *map(str, (*objects, *boxes)), f"{result['recall']:.3f}"])
+            result = next(run.result for run in self.runs if run.config.category == category)
+            objects, boxes = vars(result.objects).values(), vars(result.training).values()
+            rows.append([category, *map(str, (*objects, *boxes)), f"{result.recall:.3f}"])
         header = ["class", "objects: train", "held out", "test", "boxes: positive", "negative", "recall of proposals"]
         note = (
             "Objects that are not difficult, by images; boxes that train, before labels are flipped; share of the "
@@ -266,13 +273,13 @@ class _SetUp:
     def _galleries(self) -> Iterator[Figure]:
         for category in self._looked_at():
             for run in self.runs:
-                asked = run.config["category"], run.config["method"], run.config["noise"]
-                if asked == (category, "pos-AP", 0.0) and run.result["pictures"]:
+                asked = run.config.category, run.config.method, run.config.noise
+                if asked == (category, "pos-AP", 0.0) and run.result.pictures:
                     title = (
                         f"{category}, pos-AP on clean labels, {self.name}: the best detections (highest scores that "
                         "are right, blue) and the worst (highest that are wrong, red); dashed: objects of the class"
                     )
-                    yield gallery(f"{self.stem}-{category}-pictures", title, run.result["pictures"])
+                    yield gallery(f"{self.stem}-{category}-pictures", title, run.result.pictures)
 
     def _by_class(self) -> Iterator[Figure]:
         for category, noise in product(self._looked_at(), self.levels):
@@ -294,12 +301,10 @@ class _SetUp:
         """Mean precision of classes at each recall, with its spread over seeds."""
         curves: dict[str, Series] = {}
         for method in self.methods:
-            by_seed: dict[int, list[list[float]]] = {}
+            by_seed: dict[int, list[Sequence[float]]] = {}
             for run in self.runs:
-                if (run.config["method"], run.config["noise"]) == (method, noise) and run.config[
-                    "category"
-                ] in categories:
-                    by_seed.setdefault(run.config["seed"], []).append(run.result["precision"])
+                if (run.config.method, run.config.noise) == (method, noise) and run.config.category in categories:
+                    by_seed.setdefault(run.config.seed, []).append(run.result.precision)
             whole = [rows for rows in by_seed.values() if len(rows) == len(categories)]
             if whole:
                 points = {k / 100: [fmean(row[k] for row in rows) for rows in whole] for k in range(101)}

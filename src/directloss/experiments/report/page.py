@@ -3,17 +3,17 @@
 Everything in it, verdicts too, is computed from the runs.
 """
 
-import contextlib
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from .. import EXPERIMENTS
-from ..harness.experiment import Claim, Comparison, Experiment, Figure, Run, Summary, Table
-from ..harness.store import Store, plain
+from ..harness.experiment import AnyExperiment, Claim, Comparison, Figure, Run, Summary, Table
+from ..harness.options import arguments
+from ..harness.store import Store
 from .summary import RULE, TOO_FEW
 
 __all__ = ["Section", "gather", "html", "markdown", "records"]
@@ -23,11 +23,11 @@ __all__ = ["Section", "gather", "html", "markdown", "records"]
 class Section:
     """The runs of one experiment and preset."""
 
-    experiment: Experiment
+    experiment: AnyExperiment
     preset: str
     seeds: int
     """How many were begun."""
-    runs: Sequence[Run]
+    runs: Sequence[Run[Any, Any]]
     missing: int
     """Runs that the preset has, for as many seeds as were begun, and that are not there."""
     left_out: int
@@ -40,43 +40,42 @@ class Section:
         """What makes these runs, a command for every source of data."""
         found = []
         for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
-            usual = len({config.seed for config in self.experiment.configs(self.preset, None, *_given(source))})
-            options = f" --seeds {seeds}" if seeds != usual else ""
-            if source:
-                options += f" --root DEVKIT --weights FILE {self.experiment.options(source)}"
-            found.append(f"directloss reproduce {self.experiment.name} --preset {self.preset}{options}")
+            usual = self.experiment.configs(self.experiment.asked(self.preset, None, source), source)
+            given = None if seeds == len({config.seed for config in usual}) else seeds
+            asked = arguments(self.experiment.asked(self.preset, given, source))
+            found.append(f"directloss reproduce {self.experiment.name} {asked}")
         return found
 
 
-def _given(source: dict[str, str] | None) -> list[dict[str, str]]:
-    return [source] if source else []
+def _source(config: Any) -> Any:
+    return getattr(config, "source", None)
 
 
-def _sources(runs: Iterable[Run]) -> list[tuple[dict[str, str] | None, int]]:
+def _sources(runs: Iterable[Run[Any, Any]]) -> list[tuple[Any, int]]:
     """What data the runs were made from, and how many seeds were begun on each."""
-    found: list[tuple[dict[str, str] | None, int]] = []
-    for source in dict.fromkeys(json.dumps(run.config.get("source")) for run in runs):
-        seeds = [run.config["seed"] for run in runs if json.dumps(run.config.get("source")) == source]
-        found.append((json.loads(source), 1 + max(seeds)))
-    return found
+    seeds: dict[Any, int] = {}
+    for run in runs:
+        source = _source(run.config)
+        seeds[source] = max(seeds.get(source, 0), 1 + run.config.seed)
+    return list(seeds.items())
 
 
-def gather(folder: Path) -> list[Section]:
+def gather(folder: Path, experiments: Iterable[AnyExperiment]) -> list[Section]:
     """All experiments and presets that have runs in the folder."""
     sections = []
-    for experiment in EXPERIMENTS.values():
+    for experiment in experiments:
         for preset in experiment.presets:
-            store = Store(folder / experiment.name / preset, experiment.name, experiment.version)
+            store = Store(folder / experiment.name / preset, experiment)
             found = store.runs()
-            sources = _sources([run for path, run in found.items() if path == store.path(run.config)])
+            sources = _sources(found.values())
             seeds = max((seeds for _, seeds in sources), default=0)
             expected = []
             for source, begun in sources:
-                with contextlib.suppress(TypeError, ValueError):  # a source of another making: its runs are left out
-                    expected += [store.path(plain(c)) for c in experiment.configs(preset, begun, *_given(source))]
+                asked = experiment.asked(preset, begun, source)
+                expected += [store.path(config) for config in experiment.configs(asked, source)]
             runs = [found[path] for path in expected if path in found]
-            if found or store.set_aside:
-                missing, left_out = len(expected) - len(runs), len(found) - len(runs)
+            if found or store.set_aside or store.other_versions:
+                missing, left_out = len(expected) - len(runs), len(found) - len(runs) + store.other_versions
                 summary = experiment.summarise(runs)
                 if missing:  # by the rule nothing is concluded
                     summary = replace(summary, claims=[replace(one, verdict=TOO_FEW) for one in summary.claims])
@@ -113,14 +112,14 @@ def _claims_table(claims: Sequence[Claim]) -> Table:
 
 def _facts(section: Section) -> list[str]:
     """Seeds, time, versions, and anything that a reader should know about the runs."""
-    seconds = sum(run.made["seconds"] for run in section.runs)
-    iterations = sorted({run.config["iterations"] for run in section.runs})
+    seconds = sum(run.made.seconds for run in section.runs)
+    iterations = sorted({run.config.iterations for run in section.runs})
     facts = [
         f"{len(section.runs)} runs, {section.seeds} seeds, {' or '.join(map(str, iterations)) or 'no'} iterations, "
         f"{seconds / 60:.1f} minutes of one core in all.",
         *(f"Made by: {command}" for command in section.commands),
     ]
-    makers = {tuple((k, v) for k, v in run.made.items() if k != "seconds") for run in section.runs}
+    makers = {tuple(run.made.versions.items()) for run in section.runs}
     facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(makers)]
     if section.missing:
         facts.append(f"Not finished: {section.missing} runs are missing. The same command goes on with them.")

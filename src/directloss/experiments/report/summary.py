@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
 from statistics import fmean, mean, stdev
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from ..harness.experiment import Claim, Comparison, Record, Run, Table
+from ..harness.experiment import Claim, Comparison, Config, ConfigT, Record, ResultT, Run, Table
 from ..methods import METHODS
-from ..sweep import Choice
+from ..sweep import Choice, CurvesT, Setting
 
 __all__ = [
     "RULE",
@@ -50,35 +51,44 @@ Outcomes = dict[tuple[str, float, str], dict[Any, float]]
 """Value by seed, or by class and seed, for every variant, noise and method."""
 
 
+class Swept(Config, Protocol):
+    """A configuration that has several settings to choose from."""
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """All that were tried."""
+        ...
+
+
+SweptT = TypeVar("SweptT", bound=Swept)
+
+
 def collect(
-    runs: Iterable[Run], key: Callable[[dict[str, Any]], tuple[str, float]], value: Callable[[Run], float]
+    runs: Iterable[Run[ConfigT, ResultT]],
+    key: Callable[[ConfigT], tuple[str, float]],
+    value: Callable[[Run[ConfigT, ResultT]], float],
 ) -> Outcomes:
     """The values of runs, under variant and noise as `key` says."""
     found: Outcomes = {}
     for run in runs:
-        found.setdefault((*key(run.config), run.config["method"]), {})[run.config["seed"]] = value(run)
+        found.setdefault((*key(run.config), run.config.method), {})[run.config.seed] = value(run)
     return found
 
 
-def restricted(run: Run, allowed: Callable[[Sequence[float]], bool]) -> Run:
+def restricted(run: Run[SweptT, CurvesT], allowed: Callable[[Setting], bool]) -> Run[SweptT, CurvesT]:
     """The run with only some of its settings."""
-    settings = run.config["settings"]
-    kept = [k for k, setting in enumerate(settings) if allowed(setting)]
-    if len(kept) == len(settings):
+    settings = run.config.settings
+    places = [k for k, setting in enumerate(settings) if allowed(setting)]
+    if len(places) == len(settings):
         return run
-    curves = {
-        name: [values[k] for k in kept] if name == "dead" else [[row[k] for k in kept] for row in values]
-        for name, values in run.result.items()
-        if name != "iterations"
-    }
-    config = {**run.config, "settings": [settings[k] for k in kept]}
-    return Run(config, {**run.result, **curves}, run.made)
+    config = replace(run.config, settings=tuple(settings[k] for k in places))  # pyright: ignore[reportArgumentType]
+    return Run(config, run.result.only(places), run.made)
 
 
-def with_usual(runs: Sequence[Run]) -> list[Run]:
+def with_usual(runs: Sequence[Run[SweptT, CurvesT]]) -> list[Run[SweptT, CurvesT]]:
     """The runs, and those of x-ent once more with only the settings of scale 1: cross-entropy as people use it."""
-    usual = [restricted(run, lambda setting: setting[0] == 1.0) for run in runs if run.config["method"] == "x-ent"]
-    return [*runs, *(Run({**run.config, "method": USUAL}, run.result, run.made) for run in usual)]
+    usual = [restricted(run, lambda setting: setting.strength == 1.0) for run in runs if run.config.method == "x-ent"]
+    return [*runs, *(replace(run, config=replace(run.config, method=USUAL)) for run in usual)]  # pyright: ignore
 
 
 def records(experiment: str, metric: str, outcomes: Outcomes) -> list[Record]:
@@ -126,23 +136,25 @@ def noise_table(title: str, outcomes: Outcomes, variant: str, methods: Iterable[
     return Table(title, ["method", *(f"{noise:.0%}" for noise in levels)], rows, note)
 
 
-def choices_table(title: str, runs: Sequence[Run], chosen: Callable[[Run], Choice]) -> Table:
+def choices_table(
+    title: str, runs: Sequence[Run[SweptT, ResultT]], chosen: Callable[[Run[SweptT, ResultT]], Choice]
+) -> Table:
     """What every method tried, how often each value was chosen, and how often one at the edge of its grid.
 
     Settings that tie share a run among them.
     """
     rows = []
-    for method in dict.fromkeys(run.config["method"] for run in runs):
-        mine = [run for run in runs if run.config["method"] == method]
-        cells = [method, METHODS[method].strength or "–", str(max(len(run.config["settings"]) for run in mine))]
+    for method in dict.fromkeys(run.config.method for run in runs):
+        mine = [run for run in runs if run.config.method == method]
+        cells = [method, METHODS[method].strength or "–", str(max(len(run.config.settings) for run in mine))]
         edges = []
         for column in range(3):
-            tried = sorted({setting[column] for run in mine for setting in run.config["settings"]})
+            tried = sorted({setting[column] for run in mine for setting in run.config.settings})
             counts: Counter[float] = Counter()
             for run in mine:
                 settings = chosen(run).settings
                 for setting in settings:
-                    counts[run.config["settings"][setting][column]] += 1 / len(settings)  # pyright: ignore
+                    counts[run.config.settings[setting][column]] += 1 / len(settings)  # pyright: ignore
             cells.append(", ".join(f"{value:g}: {round(counts[value], 1):g}" for value in tried))
             at_edge = counts[tried[0]] + counts[tried[-1]]
             edges.append(f"{at_edge / len(mine):.0%}" if len(tried) > 2 else "–")
@@ -160,7 +172,7 @@ def choices_table(title: str, runs: Sequence[Run], chosen: Callable[[Run], Choic
     return Table(title, header, rows, note)
 
 
-def told_apart(found: Mapping[tuple[str, str], list[Run]]) -> dict[str, list[Run]]:
+def told_apart(found: Mapping[tuple[str, str], list[Run[ConfigT, ResultT]]]) -> dict[str, list[Run[ConfigT, ResultT]]]:
     """Runs by name and digest of their data, under the name alone where that says enough."""
     names = [name for name, _ in found]
     return {
