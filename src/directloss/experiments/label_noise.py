@@ -166,9 +166,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
         test.update(collect(with_plain(runs), place, lambda run, rule=rule: rule.test_ap(run.result)))
         chosen = collect(runs, place, lambda run, rule=rule: rule.chosen_ap(run.result))
         tuned += records("label-noise", f"{rule.chosen_on}_ap", chosen)
-    dead = collect(
-        runs, lambda of: (f"{of.inputs} inputs, all settings", of.noise), lambda run: mean(run.result.dead)
-    )
+    dead = collect(runs, lambda of: (f"{of.inputs} inputs, all settings", of.noise), lambda run: mean(run.result.dead))
     found = [
         *records("label-noise", "test_ap", test),
         *(record for record in difference_records("label-noise", test) if record.noise > 0),

@@ -1,10 +1,7 @@
 """Action classification on PASCAL VOC2012 (the paper's Table 1): AP of ten actions after training on flipped labels."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,15 +9,17 @@ from torch import Tensor
 from ..data.label_noise import flip_labels
 from ..data.voc import ACTIONS, read_actions
 from ..harness.cache import open_kept
-from ..harness.experiment import Experiment, Options
+from ..harness.experiment import Experiment
+from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..networks import Heads
 from ..sweep import Setting, grid, sweep
 from ..vision.backbones import BACKBONES, find_weights, load_weights
+from .config import TRAINED, ActionsOptions, Config, Result, Source
 from .features import compute, keep_labels, keep_weights, kept_labels, kept_weights
 from .fine_tuning import tune
 from .summary import COSTLY, PAPER, summarise
 
-__all__ = ["EXPERIMENT", "TRAINED", "Config", "Source", "configs", "prepare", "run"]
+__all__ = ["EXPERIMENT", "configs", "prepare", "run"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.1, 1.0, 10.0, 100.0),
@@ -29,8 +28,6 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "neg-AP": (0.001, 0.01, 0.1, 1.0),
     "central-AP": (0.1, 1.0, 10.0, 100.0),
 }
-TRAINED = {"head": "pooled", "top": "trunk", "all": "crops"}
-"""What trains, and what is therefore kept of every box."""
 HEADS = {"linear": (256, 1), "averaged linear": (256, 1), "mlp": (128, 16, 1)}
 """Widths of a head: so many components of the features, hidden units, one score."""
 AVERAGING = 0.97
@@ -38,67 +35,31 @@ AVERAGING = 0.97
 COMPONENTS = max(widths[0] for widths in HEADS.values())
 
 
-@dataclass(frozen=True)
-class Source:
-    """Data and weights: keys of what the cache holds."""
-
-    backbone: str
-    train: str
-    features: str
-    labels: str
-    weights: str
-
-
-@dataclass(frozen=True)
-class Config:
-    """One method on one action at one noise rate from one seed, with all its settings."""
-
-    method: str
-    seed: int
-    noise: float
-    action: str
-    head: str
-    source: Source | None
-    items: int | None
-    """At most so many boxes in each third, half of them positive; none: all."""
-    iterations: int
-    settings: tuple[Setting, ...]
-
-    @property
-    def label(self) -> str:
-        """What a progress bar shows."""
-        return f"{ACTIONS[self.action]}, {self.method}, {self.noise:.0%} flipped, {self.head} head, seed {self.seed}"
-
-
-def prepare(
-    options: Options, say: Callable[[str], Callable[[float], object]] = lambda text: lambda share: None
-) -> tuple[Source, list[str]]:
-    """Read the devkit, fetch weights if none are given, compute features that are not kept yet.
-
-    `say` gets what is being done and returns what hears the finished share. Returns also what a person should know.
-    """
+def prepare(options: ActionsOptions, jobs: int = 0, steps: Steps = no_steps) -> tuple[Source, list[str]]:
+    """Read the devkit, fetch weights if none are given, compute features that are not in the cache."""
     train, backbone = options.train, options.backbone
     if train not in TRAINED:
         raise ValueError(f"--train {train!r} is unknown. What can train: {', '.join(TRAINED)}.")
-    weights = find_weights(backbone, options.weights, say)
+    if options.root is None:
+        raise ValueError("actions needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.")
+    weights = find_weights(backbone, options.weights, steps)
     missing = load_weights(BACKBONES[backbone](), weights)
     notes = (
         [f"{weights.name} lacks {', '.join(missing)}: these start at random."] if missing and train != "head" else []
     )
     actions = read_actions(options.root)
-    provenance = actions.provenance(say("reading images"))
+    provenance = actions.provenance(steps("reading images"))
     kind = TRAINED[train]
-    features = compute(actions, kind, backbone, weights, provenance, say(f"{kind} of {len(actions)} boxes"))
+    features = compute(actions, kind, backbone, weights, provenance, steps(f"{kind} of {len(actions)} boxes"))
     return Source(backbone, train, features, keep_labels(actions), keep_weights(weights)), notes
 
 
-def configs(preset: str, seeds: int | None, source: dict[str, str] | None = None) -> list[Config]:
-    """The configurations on one source; without one, to count them."""
-    given = Source(**source) if source else None
-    if given and given.train != "head":
-        return _fine_tuned(preset, seeds, given)
-    everything = given is None or given.backbone == "squeezenet" or preset == "quick"  # else what the paper has
-    if preset == "paper":
+def configs(options: ActionsOptions, source: Source | None = None) -> list[Config]:
+    """The configurations of the options on one source; without one, to count them."""
+    if options.train != "head":
+        return _fine_tuned(options, source)
+    everything = options.backbone == "squeezenet" or options.preset == "quick"  # else what the paper has
+    if options.preset == "paper":
         actions, levels, decays = tuple(ACTIONS), (0.0, 0.1, 0.2, 0.3, 0.4), (0.0, 0.1, 1.0)
         heads = tuple(HEADS) if everything else ("linear",)
     else:
@@ -108,20 +69,19 @@ def configs(preset: str, seeds: int | None, source: dict[str, str] | None = None
     costly = {COSTLY: grid(COSTLY, (0.1, 1.0, 10.0), rates[1:], (0.1,))}
     few = {method: grids[method] for method in PAPER}
     found = []
-    for seed, action, head, noise in product(range(seeds or 3), actions, heads, levels):
+    for seed, action, head, noise in product(range(options.seeds or 3), actions, heads, levels):
         if head == "mlp":  # four times the time of a linear head
             chosen = few if noise in levels[::2] else {}
         else:
             chosen = grids | (costly if head == "linear" and noise in levels[::2] else {}) if everything else few
-        found += [
-            Config(method, seed, noise, action, head, given, None, 300, settings) for method, settings in chosen.items()
-        ]
+        for method, settings in chosen.items():
+            found.append(Config(method, seed, noise, action, head, source, None, 300, settings))
     return found
 
 
-def _fine_tuned(preset: str, seeds: int | None, source: Source) -> list[Config]:
+def _fine_tuned(options: ActionsOptions, source: Source | None) -> list[Config]:
     """The paper preset is what the paper did, and takes days without a GPU; the quick one shows that it works."""
-    if preset == "paper":
+    if options.preset == "paper":
         actions, levels, rates = tuple(ACTIONS), (0.0, 0.1, 0.2, 0.3, 0.4), (0.0001, 0.001)
         items, iterations = None, 300
     else:
@@ -130,14 +90,14 @@ def _fine_tuned(preset: str, seeds: int | None, source: Source) -> list[Config]:
     settings = tuple(Setting(1.0, rate, 1e-4) for rate in rates)
     return [
         Config(method, seed, noise, action, "linear", source, items, iterations, settings)
-        for seed in range(seeds or 1)
+        for seed in range(options.seeds or 1)
         for action in actions
         for noise in levels
         for method in PAPER
     ]
 
 
-def run(config: Config, after: Callable[[float], object] = lambda share: None) -> dict[str, Any]:
+def run(config: Config, progress: Progress = no_progress) -> Result:
     """Noise strikes the training labels; validation is there clean, and flipped as much as training; test is clean."""
     if config.source is None:
         raise ValueError("Name the data: directloss reproduce actions --root DEVKIT --weights FILE.")
@@ -148,7 +108,7 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
     targets = {
         "train": (thirds["train"], noisy["train"]),
         "validation": (thirds["validation"], does[thirds["validation"]]),
-        "noisy validation": (thirds["validation"], noisy["validation"]),
+        "noisy_validation": (thirds["validation"], noisy["validation"]),
         "test": (thirds["test"], does[thirds["test"]]),
     }
     if config.source.train != "head":
@@ -156,17 +116,17 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
         kept = open_kept(config.source.features)
         whole = config.source.train == "all"
         return tune(
-            config.method, config.settings, backbone, kept, whole, targets, config.iterations, config.seed, after
+            config.method, config.settings, backbone, kept, whole, targets, config.iterations, config.seed, progress
         )
     inputs = _components(config.source.features, tuple(thirds["train"].tolist()))
     wanted, *others = HEADS[config.head]
     parts = {name: inputs[places, :wanted] for name, places in thirds.items()}
-    sets = {name: (parts[name.removeprefix("noisy ")], target) for name, (_, target) in targets.items()}
+    sets = {name: (parts[name.removeprefix("noisy_")], target) for name, (_, target) in targets.items()}
     widths = min(wanted, inputs.shape[1]), *others
     heads = Heads(len(config.settings), widths, "small", torch.Generator().manual_seed(config.seed))
     return sweep(
-        config.method, config.settings, heads, sets, iterations=config.iterations, optimizer="momentum",
-        averaging=AVERAGING if config.head.startswith("averaged") else 0.0, after=after,
+        Result, config.method, config.settings, heads, sets, iterations=config.iterations, optimizer="momentum",
+        averaging=AVERAGING if config.head.startswith("averaged") else 0.0, progress=progress,
     )  # fmt: skip
 
 
@@ -211,9 +171,11 @@ EXPERIMENT = Experiment(
     ),
     version=1,
     presets=("quick", "paper"),
+    options=ActionsOptions,
+    config=Config,
+    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,
     prepare=prepare,
-    options=lambda source: f"--backbone {source['backbone']} --train {source['train']}",
 )

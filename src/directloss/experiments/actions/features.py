@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.voc import Actions, DevkitError, read_image
+from ..data.voc import Actions, DevkitError
 from ..harness.cache import keep, key_of, location
 from ..harness.files import cache_folder, write_whole
+from ..harness.progress import Progress, no_progress
 from ..vision.backbones import BACKBONES, Backbone, load_weights
 from ..vision.crops import CONTEXT, SIZE, crop, normalised
+from ..vision.images import read_image
 
 __all__ = ["compute", "keep_labels", "keep_weights", "kept_labels", "kept_weights"]
 
@@ -28,7 +29,7 @@ def compute(
     backbone: str,
     weights: Path,
     provenance: str,
-    after: Callable[[float], object] = lambda share: None,
+    progress: Progress = no_progress,
 ) -> str:
     """Compute what is not there yet; return its key.
 
@@ -44,7 +45,7 @@ def compute(
         ends = [*range(CHUNK, len(actions), CHUNK), len(actions)]
         shape = len(actions), *first.shape[1:]
         load, make = partial(_crops, actions), partial(_through, kind=kind, network=network)
-        keep(key, shape, first.dtype, ends, load, make, after)
+        keep(key, shape, first.dtype, ends, load, make, progress)
     return key
 
 

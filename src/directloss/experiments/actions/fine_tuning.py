@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..harness.progress import Progress
 from ..methods import METHODS
 from ..sweep import Setting, average_precisions, checkpoints
-from ..trainers import fine_tune
+from ..trainers import Callback, fine_tune
 from ..vision.backbones import Backbone
 from ..vision.crops import normalised
+from .config import Result
 
 __all__ = ["Scorer", "tune"]
 
@@ -51,8 +53,8 @@ def tune(
     sets: dict[str, tuple[Tensor, Tensor]],
     iterations: int,
     seed: int,
-    after: Callable[[float], object],
-) -> dict[str, Any]:
+    progress: Progress,
+) -> Result:
     """Train on sets["train"]; sets hold rows of `kept` and their labels. Returns what `sweep` returns."""
     moments = checkpoints(iterations)
     found = []
@@ -65,16 +67,18 @@ def tune(
             def checkpoint(iteration: int, one: _One = one, number: int = number) -> None:
                 if iteration in moments:
                     one.measure()
-                after((number + iteration / iterations) / len(settings))
+                progress((number + iteration / iterations) / len(settings))
 
             checkpoint(0)
             dead.append(round(one.train(iterations, checkpoint), 6))
         found.append(one.curves)
     curves = {
-        name: [[curve[name][k] if k < len(curve[name]) else 0.0 for curve in found] for k in range(len(moments))]
+        name: tuple(
+            tuple(curve[name][k] if k < len(curve[name]) else 0.0 for curve in found) for k in range(len(moments))
+        )
         for name in sets
     }
-    return {"iterations": moments, **curves, "dead": dead}
+    return Result(iterations=tuple(moments), dead=tuple(dead), **curves)
 
 
 class _One:
@@ -93,7 +97,7 @@ class _One:
         self.draw = torch.Generator().manual_seed(seed)
         self.curves: dict[str, list[float]] = {name: [] for name in sets}
 
-    def train(self, iterations: int, after: Callable[[int], object]) -> float:
+    def train(self, iterations: int, callback: Callback) -> float:
         places, target = self.sets["train"]
 
         def chunks(iteration: int) -> Callable[[], Iterable[Tensor]]:
@@ -106,7 +110,7 @@ class _One:
         return fine_tune(
             self.network, self.network.head, chunks, loss,
             learning_rate=self.setting.learning_rate, weight_decay=self.setting.weight_decay,
-            iterations=iterations, after=after,
+            iterations=iterations, callback=callback,
         )  # fmt: skip
 
     def measure(self) -> None:

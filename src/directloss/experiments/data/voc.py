@@ -5,8 +5,7 @@ Whatever is wrong with a file, the error is a `DevkitError` that names it.
 
 import hashlib
 import re
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .downloads import check, download, unpack
+from ..harness.downloads import check, download, unpack
+from ..harness.progress import Progress, Steps, no_progress
+from ..vision.images import read_image
 
 __all__ = [
     "ACTIONS",
@@ -23,11 +24,11 @@ __all__ = [
     "DevkitError",
     "Scene",
     "Thing",
+    "check_voc2012",
     "fetch_voc2012",
     "find_devkit",
     "is_there",
     "read_actions",
-    "read_image",
     "read_scenes",
     "verify",
 ]
@@ -81,14 +82,14 @@ def is_there(root: Path) -> bool:
         return False
 
 
-def fetch_voc2012(root: Path, say: Callable[[str], Callable[[float], object]]) -> None:
+def fetch_voc2012(root: Path, steps: Steps) -> None:
     """Fetch and unpack the official archive into `root`; one that lies there is used if it is whole."""
     archive = root / ARCHIVE.rsplit("/", 1)[-1]
     if archive.exists():
         check(archive, "md5", ARCHIVE_MD5)
     else:
-        download(ARCHIVE, archive, "md5", ARCHIVE_MD5, say("fetching VOC2012"))
-    unpack(archive, "VOCdevkit", root, say("unpacking"))
+        download(ARCHIVE, archive, "md5", ARCHIVE_MD5, steps("fetching VOC2012"))
+    unpack(archive, "VOCdevkit", root, steps("unpacking"))
 
 
 @dataclass(frozen=True)
@@ -107,13 +108,13 @@ class Actions:
     def __len__(self) -> int:
         return len(self.images)
 
-    def provenance(self, after: Callable[[float], object] = lambda share: None) -> str:
+    def provenance(self, progress: Progress = no_progress) -> str:
         """A digest of boxes and images, byte for byte."""
         digest = hashlib.sha256()
         names = sorted(self.paths)
         for number, name in enumerate(names):
             digest.update(f"{name} {hashlib.sha256(_bytes(self.paths[name])).hexdigest()}\n".encode())
-            after((number + 1) / len(names))
+            progress((number + 1) / len(names))
         for image, box in zip(self.images, self.boxes.tolist(), strict=True):
             digest.update(f"{image} {box}\n".encode())
         return digest.hexdigest()
@@ -262,30 +263,24 @@ def _text(element: Any, path: str) -> str:
     return element.findtext(path, default="")
 
 
-def read_image(path: Path) -> Any:
-    """An image of Pillow's, in RGB, wholly decoded."""
-    from PIL import Image
-
-    if not path.is_file():
-        raise DevkitError(f"{path} is {'no file' if path.exists() else 'missing'}.")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=("JPEG", "PNG")) as image:
-                return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DevkitError(f"{path} is no whole image: {error}") from None
-
-
-def verify(root: Path, after: Callable[[float], object] = lambda share: None) -> dict[str, int]:
+def verify(root: Path, progress: Progress = no_progress) -> dict[str, int]:
     """Read the whole action task, decode every image, and compare the counts with the official ones."""
     actions = read_actions(root)
     for number, path in enumerate(actions.paths.values()):
         read_image(path)
-        after((number + 1) / len(actions.paths))
+        progress((number + 1) / len(actions.paths))
     counts = {"images": len(actions.paths), "boxes": len(actions)}
     counts |= {action: int((labels != 0).sum()) for action, labels in actions.labels.items()}
     wrong = [f"{counts[key]} {key} instead of {value}" for key, value in OFFICIAL.items() if counts[key] != value]
     if wrong:
         raise DevkitError(f"{root} is readable but not the official VOC2012 action task: {', '.join(wrong)}.")
     return counts
+
+
+def check_voc2012(root: Path, steps: Steps) -> str:
+    """Check the devkit in a folder, or fetch it (2 GB) if there is none. Returns what is there, in words."""
+    if not is_there(root):
+        fetch_voc2012(root, steps)
+    counts = verify(root, steps("decoding every image"))
+    words = ", ".join(f"{count} {what}" for what, count in counts.items())
+    return f"{find_devkit(root)} is the official action task: {words}."

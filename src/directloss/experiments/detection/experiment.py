@@ -1,9 +1,7 @@
 """Object detection on PASCAL VOC2012 (the paper's Table 2): R-CNN whose classifiers train on the AP of mini-batches."""
 
 import base64
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -18,9 +16,10 @@ from ..actions.features import keep_weights, kept_weights
 from ..data.label_noise import flip_labels
 from ..data.voc import CLASSES, Scene, read_scenes
 from ..harness.cache import open_kept, take
-from ..harness.experiment import Experiment, Options, Run
+from ..harness.experiment import Experiment, Export
+from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..networks import Heads, Networks
-from ..sweep import Setting, grid, losses
+from ..sweep import grid, losses
 from ..trainers import train
 from ..vision.backbones import BACKBONES, find_weights, load_weights
 from ..vision.boxes import suppress
@@ -28,11 +27,12 @@ from ..vision.detector import ClassHeads, Detector, save_detector
 from ..vision.evaluation import Curve, Detections, evaluate
 from ..vision.proposals import proposals, recall
 from ..vision.regions import WAYS, compute, kept_basis
+from .config import Config, DetectionOptions, ObjectCounts, Result, Run, Source, TrainingCounts
 from .images import PARTS, Images, keep_images, kept_images, pick, shown
-from .pictures import picture
+from .pictures import Picture, picture
 from .summary import summarise
 
-__all__ = ["EXPERIMENT", "Config", "Source", "configs", "prepare", "run"]
+__all__ = ["EXPERIMENT", "configs", "prepare", "run"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "x-ent": (0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
@@ -52,43 +52,8 @@ ROWS = 1 << 15  # scored at once
 PICTURES = 3  # of each kind
 
 
-@dataclass(frozen=True)
-class Source:
-    """Data, weights and what was asked for: plain values, and keys of what the cache holds."""
-
-    backbone: str
-    features: str
-    images: int
-    boxes: int
-    positive: float
-    negative: float
-    batch: int
-    keys: tuple[str, str, str, str, str]
-    """Of images, boxes, rows, their basis, weights."""
-
-
-@dataclass(frozen=True)
-class Config:
-    """One method on one class at one noise rate from one seed, with all its settings."""
-
-    method: str
-    seed: int
-    noise: float
-    category: str
-    source: Source | None
-    iterations: int
-    settings: tuple[Setting, ...]
-
-    @property
-    def label(self) -> str:
-        """What a progress bar shows."""
-        return f"{self.category}, {self.method}, {self.noise:.0%} flipped, seed {self.seed}"
-
-
-def _check(options: Options) -> None:
+def _check(options: DetectionOptions) -> None:
     """Refuse what makes no sense, before any work."""
-    if options.train != "head":
-        raise ValueError(f"--train {options.train!r} is for actions; in detection only the head trains.")
     if options.features not in WAYS:
         raise ValueError(f"--features {options.features!r} is unknown. There are: {', '.join(WAYS)}.")
     if not 0 < options.negative <= options.positive <= 1:
@@ -101,20 +66,17 @@ def _check(options: Options) -> None:
         raise ValueError("--images must be 20 or more, or, with --preset paper, 0 for all.")
 
 
-def prepare(
-    options: Options, say: Callable[[str], Callable[[float], object]] = lambda text: lambda share: None
-) -> tuple[Source, list[str]]:
-    """Read the devkit, search for proposals, fetch weights if none are given, compute features; whatever is not kept.
-
-    `say` gets what is being done and returns what hears the finished share. Returns also what a person should know.
-    """
+def prepare(options: DetectionOptions, jobs: int = 0, steps: Steps = no_steps) -> tuple[Source, list[str]]:
+    """Read the devkit, search for proposals, fetch weights if none are given, compute features not in the cache."""
     _check(options)
-    weights = find_weights(options.backbone, options.weights, say)
+    if options.root is None:
+        raise ValueError("detection needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.")
+    weights = find_weights(options.backbone, options.weights, steps)
     network = BACKBONES[options.backbone]().eval()
     load_weights(network, weights)
     asked = IMAGES[options.preset] if options.images is None else options.images
-    scenes, parts = _divided(options, asked)
-    found = proposals([scene.path for scene in scenes], options.jobs, say(f"proposals of {len(scenes)} images"))
+    scenes, parts = _divided(options.root, options.preset == "quick", asked)
+    found = proposals([scene.path for scene in scenes], jobs, steps(f"proposals of {len(scenes)} images"))
     found = [boxes[: options.boxes] for boxes in found]
     notes = [
         f"{sum(map(len, found))} proposals of {len(scenes)} images; of the objects "
@@ -131,20 +93,22 @@ def prepare(
     weights_key = keep_weights(weights)
     made_by = {"backbone": options.backbone, "weights": weights_key}
     sample = np.random.default_rng(SEED).permutation(parts.count("train"))[:SAMPLE].tolist()
-    keys = compute([scene.path for scene in scenes], boxes, options.features, network, made_by, sample, COMPONENTS, say)
+    keys = compute(
+        [scene.path for scene in scenes], boxes, options.features, network, made_by, sample, COMPONENTS, steps
+    )
     return Source(
         options.backbone, options.features, asked, options.boxes, options.positive, options.negative,
         options.batch, (keep_images(images), *keys, weights_key),
     ), notes  # fmt: skip
 
 
-def _divided(options: Options, asked: int) -> tuple[list[Scene], list[str]]:
+def _divided(root: Path, quick: bool, asked: int) -> tuple[list[Scene], list[str]]:
     """The images, and the part that each is for: a quarter of those to train on is held out. All have all classes."""
     categories, counts = CLASSES, (asked, asked)
-    if options.preset == "quick":
+    if quick:
         categories, counts = QUICK, (asked - 2 * asked // 5, 2 * asked // 5)
     known, test = (
-        pick(read_scenes(options.root, part), count, categories if options.preset == "quick" else (), SEED)
+        pick(read_scenes(root, part), count, categories if quick else (), SEED)
         for part, count in zip(("train", "val"), counts, strict=True)
     )
     if len(known) < 4:
@@ -168,28 +132,23 @@ def _part(
     return [found[number] for number in mine], [shown(scenes[number].things) for number in mine]
 
 
-def configs(preset: str, seeds: int | None, source: dict[str, Any] | None = None) -> list[Config]:
-    """The configurations on one source; without one, to count them."""
-    given = Source(**{**source, "keys": tuple(source["keys"])}) if source else None
-    if preset == "paper":
+def configs(options: DetectionOptions, source: Source | None = None) -> list[Config]:
+    """The configurations of the options on one source; without one, to count them."""
+    if options.preset == "paper":
         categories, iterations, rates, decays = CLASSES, 1000, (0.0003, 0.003, 0.03, 0.3), (0.0, 0.03)
     else:
         categories, iterations, rates, decays = QUICK, 300, (0.03,), (0.0, 0.03)
     return [
-        Config(method, seed, noise, category, given, iterations, grid(method, strengths, rates, decays))
-        for seed in range(seeds or 3)
+        Config(method, seed, noise, category, source, iterations, grid(method, strengths, rates, decays))
+        for seed in range(options.seeds or 3)
         for category in categories
         for noise in (0.0, 0.2)
         for method, strengths in STRENGTHS.items()
     ]
 
 
-def run(config: Config, after: Callable[[float], object] = lambda share: None) -> dict[str, Any]:
-    """Train one head a setting; detect with all of them in the images held out and in the test images.
-
-    Returns AP by setting, and of the one that does best on the images held out its weights, precision at recalls from 0
-    to 1, and, where the report shows them, pictures.
-    """
+def run(config: Config, progress: Progress = no_progress) -> Result:
+    """Train one head a setting; detect with all of them in the images held out and in the test images."""
     source = config.source
     if source is None:
         raise ValueError("Name the data: directloss reproduce detection --root DEVKIT --weights FILE.")
@@ -206,26 +165,27 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
         weight_decays=torch.tensor([setting.weight_decay for setting in config.settings]),
         iterations=config.iterations, optimizer="momentum",
         batches=with_positives(target, source.batch, SHARE, generator),
-        after=lambda iteration: after(0.9 * iteration / config.iterations),
+        callback=lambda iteration: progress(0.9 * iteration / config.iterations),
     )  # fmt: skip
-    precisions = {}
     curves = partial(_curves, images, boxes, rows_key, category=config.category, networks=heads)
-    precisions["held out"], chosen, found, best = _measured(curves("held out"))
-    precisions["test"], _, detections, curve = _measured(curves("test"), chosen)
+    held_out, chosen, found, best = _measured(curves("held out"))
+    test, _, detections, curve = _measured(curves("test"), chosen)
     pictured = (config.method, config.noise, config.seed) == ("pos-AP", 0.0, 0)
-    after(1.0)
-    return {
-        **precisions,
-        "chosen": chosen,
-        "dead": [round(share, 6) for share in dead.tolist()],
-        "training": {"positive": int(truth.sum()), "negative": int((~truth).sum())},
-        "objects": {part: int((~images.objects(config.category, part).difficult).sum()) for part in PARTS},
-        "recall": round(_recall(images, boxes, config.category), 6),
-        "precision": _at_recalls(curve),
-        "weights": base64.b64encode(heads.weights[chosen].detach().numpy().astype("<f4").tobytes()).decode(),
-        "threshold": _threshold(found, best),
-        "pictures": _pictures(images, detections, curve, config.category) if pictured else {},
-    }
+    progress(1.0)
+    objects = {part: int((~images.objects(config.category, part).difficult).sum()) for part in PARTS}
+    return Result(
+        held_out=tuple(held_out),
+        test=tuple(test),
+        chosen=chosen,
+        dead=tuple(round(share, 6) for share in dead.tolist()),
+        training=TrainingCounts(int(truth.sum()), int((~truth).sum())),
+        objects=ObjectCounts(*objects.values()),
+        recall=round(_recall(images, boxes, config.category), 6),
+        precision=_at_recalls(curve),
+        weights=base64.b64encode(heads.weights[chosen].detach().numpy().astype("<f4").tobytes()).decode(),
+        threshold=_threshold(found, best),
+        pictures=_pictures(images, detections, curve, config.category) if pictured else {},
+    )
 
 
 def _training_set(labels: Any, generator: torch.Generator) -> tuple[Any, Tensor]:
@@ -290,11 +250,11 @@ def _recall(images: Images, boxes: Any, category: str) -> float:
     return recall(found, truth)
 
 
-def _at_recalls(curve: Curve) -> list[float]:
+def _at_recalls(curve: Curve) -> tuple[float, ...]:
     """The highest precision at each recall 0, 0.01, …, 1 or beyond."""
     highest = np.maximum.accumulate(curve.precision[::-1])[::-1]
     at = np.searchsorted(curve.recall, np.arange(101) / 100 - 1e-9)
-    return [round(float(highest[place]), 4) if place < len(highest) else 0.0 for place in at]
+    return tuple(round(float(highest[place]), 4) if place < len(highest) else 0.0 for place in at)
 
 
 def _threshold(detections: Detections, curve: Curve) -> float:
@@ -305,44 +265,43 @@ def _threshold(detections: Detections, curve: Curve) -> float:
     return float(detections.scores[curve.order[int(np.argmax(both))]])
 
 
-def _pictures(images: Images, detections: Detections, curve: Curve, category: str) -> dict[str, list[dict[str, Any]]]:
+def _pictures(images: Images, detections: Detections, curve: Curve, category: str) -> dict[str, tuple[Picture, ...]]:
     """The detections with the highest scores that are right, and those that are wrong."""
     found = {}
     for name, which in (("best", curve.right), ("worst", curve.counts & ~curve.right)):
-        found[name] = []
+        pictures = []
         for place in np.flatnonzero(which)[:PICTURES]:
             detection = curve.order[place]
             number = int(detections.images[detection])
             truth = [list(thing.box) for thing in images.things[number] if thing.name == category]
             box, score = detections.boxes[detection].tolist(), float(detections.scores[detection])
-            found[name].append(picture(images.names[number], images.paths[number], box, score, truth))
+            pictures.append(picture(images.names[number], images.paths[number], box, score, truth))
+        found[name] = tuple(pictures)
     return found
 
 
 def export(runs: Sequence[Run], folder: Path) -> list[Path]:
     """A detector of all classes for every method and noise rate, from the first seed."""
-    found: dict[tuple[str, str, float], list[Run]] = {}
+    found: dict[tuple[Source, str, float], list[Run]] = {}
     for run in runs:
-        if run.config["seed"] == 0:
-            key = json.dumps(run.config["source"]), run.config["method"], run.config["noise"]
-            found.setdefault(key, []).append(run)
+        if run.config.seed == 0 and run.config.source is not None:
+            found.setdefault((run.config.source, run.config.method, run.config.noise), []).append(run)
     written = []
-    for (given, method, noise), some in found.items():
-        source = json.loads(given)
-        *_, basis_key, weights_key = source["keys"]
-        some = sorted(some, key=lambda run: CLASSES.index(run.config["category"]))
-        classes = [run.config["category"] for run in some]
-        heads = np.stack([np.frombuffer(base64.b64decode(run.result["weights"]), dtype="<f4") for run in some])
-        heads = heads.astype(np.float64)  # lengths of large ones are no float32
-        thresholds = np.array([run.result["threshold"] for run in some])
+    for (source, method, noise), some in found.items():
+        *_, basis_key, weights_key = source.keys
+        some = sorted(some, key=lambda run: CLASSES.index(run.config.category))
+        classes = [run.config.category for run in some]
+        heads = np.stack([np.frombuffer(base64.b64decode(run.result.weights), dtype="<f4") for run in some])
+        heads = heads.astype(np.float64)  # the length of a large one overflows float32
+        thresholds = np.array([run.result.threshold for run in some])
         if not np.isfinite([*heads.ravel(), *thresholds]).all():
             continue  # a head is lost
         sizes = np.linalg.norm(heads[:, :-1], axis=1).clip(1e-30)  # components are of order one: so are scores then
         scaled = torch.from_numpy(heads / sizes[:, None]).float()
         made = ClassHeads.of(classes, kept_basis(basis_key), scaled, (thresholds / sizes).tolist())
-        name = f"{source['backbone']}-{source['features']}-{method}-{100 * noise:.0f}"
-        network = kept_weights(source["backbone"], weights_key, 0)
-        save_detector(folder / name, Detector(network, source["features"], source["boxes"], SUPPRESSION, made))
+        name = f"{source.backbone}-{source.features}-{method}-{100 * noise:.0f}"
+        network = kept_weights(source.backbone, weights_key, 0)
+        save_detector(folder / name, Detector(network, source.features, source.boxes, SUPPRESSION, made))
         written.append(folder / name)
     return written
 
@@ -357,14 +316,12 @@ EXPERIMENT = Experiment(
     ),
     version=1,
     presets=("quick", "paper"),
+    options=DetectionOptions,
+    config=Config,
+    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,
     prepare=prepare,
-    export=export,
-    options=lambda source: (
-        f"--backbone {source['backbone']} --features {source['features']} --images {source['images']} "
-        f"--boxes {source['boxes']} --positive {source['positive']!r} --negative {source['negative']!r} "
-        f"--batch {source['batch']}"
-    ),
+    export=Export("detectors", export),
 )

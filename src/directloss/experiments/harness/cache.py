@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .files import cache_folder, write_whole
+from .progress import Progress, no_progress
 
 __all__ = ["alone", "keep", "key_of", "location", "open_kept", "take"]
 
@@ -41,7 +42,7 @@ def keep(
     ends: Sequence[int],
     load: Callable[[int, int], Loaded],
     make: Callable[[Loaded], Any],
-    after: Callable[[float], object] = lambda share: None,
+    progress: Progress = no_progress,
 ) -> None:
     """Compute an array, rows up to each of `ends` after the other, unless it is there.
 
@@ -54,7 +55,7 @@ def keep(
     path.parent.mkdir(parents=True, exist_ok=True)
     with alone(path):
         if not path.exists():
-            _fill(path, shape, np.dtype(kind_of_number), ends, load, make, after)
+            _fill(path, shape, np.dtype(kind_of_number), ends, load, make, progress)
 
 
 @contextlib.contextmanager
@@ -77,12 +78,12 @@ def _fill(
     ends: Sequence[int],
     load: Callable[[int, int], Any],
     make: Callable[[Any], Any],
-    after: Callable[[float], object],
+    progress: Progress,
 ) -> None:
-    part, progress = path.with_suffix(".part"), path.with_suffix(".progress")
-    done = _whole_rows(part, progress, shape, kind_of_number, ends)
+    part, count = path.with_suffix(".part"), path.with_suffix(".progress")
+    done = _whole_rows(part, count, shape, kind_of_number, ends)
     if not done:
-        progress.unlink(missing_ok=True)  # before the new file: an old count must not be believed of it
+        count.unlink(missing_ok=True)  # before the new file: an old count must not be believed of it
         np.lib.format.open_memmap(part, "w+", kind_of_number, shape)
         if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash on the way
             with open(part, "r+b") as file:
@@ -98,16 +99,16 @@ def _fill(
             array[start:end] = rows
             array.flush()
             del array
-            write_whole(progress, str(end))
-            after(end / shape[0])
+            write_whole(count, str(end))
+            progress(end / shape[0])
     os.replace(part, path)
-    progress.unlink(missing_ok=True)
+    count.unlink(missing_ok=True)
 
 
-def _whole_rows(part: Path, progress: Path, shape: tuple[int, ...], kind_of_number: Any, ends: Sequence[int]) -> int:
+def _whole_rows(part: Path, count: Path, shape: tuple[int, ...], kind_of_number: Any, ends: Sequence[int]) -> int:
     """How many rows of a part are done; 0 if anything about it is odd."""
     try:
-        done = int(progress.read_text())
+        done = int(count.read_text())
         array = np.lib.format.open_memmap(part, "r")
         size = array.offset + array.nbytes
         fits = array.shape == shape and array.dtype == kind_of_number and part.stat().st_size == size

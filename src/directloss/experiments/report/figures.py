@@ -101,11 +101,11 @@ def lines(
 
 def noise_lines(name: str, title: str, outcomes: Outcomes, variant: str, xlabel: str, ylabel: str) -> Figure:
     """One curve a method against the share of damaged samples, of one variant."""
-    points = {
-        method: {100 * noise: values for noise in outcomes.levels(variant) if (values := outcomes.values(variant, noise, method))}
-        for method in outcomes.methods(variant)
-    }
-    return lines(name, title, {method: series(values) for method, values in points.items()}, xlabel, ylabel)
+    curves = {}
+    for method in outcomes.methods(variant):
+        points = {100 * noise: outcomes.values(variant, noise, method) for noise in outcomes.levels(variant)}
+        curves[method] = series({x: values for x, values in points.items() if values})
+    return lines(name, title, curves, xlabel, ylabel)
 
 
 def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], ylabel: str) -> Figure:

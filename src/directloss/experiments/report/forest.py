@@ -1,10 +1,9 @@
 """Forest plots: every comparison of a claim as a point with its interval, beside a line at zero."""
 
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
-from ..harness.experiment import Claim, Figure
+from ..harness.experiment import Figure
 from .figures import canvas_and_axes, finish
 from .verdicts import Block, Verdict, counted, interval, verdict
 from .words import counts_in_words, signed
@@ -72,5 +71,3 @@ def _alt(block: Block) -> str:
         f"Forest plot of the claim: {block.says}. Of its comparisons: {counts_in_words(counted(block.claims))}.{span} "
         "The table beside it has all numbers."
     )
-
-

@@ -13,11 +13,18 @@ NAMED = 3  # claims that a sentence names; where there are more it gives their n
 
 
 def headline(
-    outcomes: Outcomes, variant: str, noise: float, methods: Sequence[str], where: str, baseline: str = "x-ent"
+    outcomes: Outcomes,
+    variant: str,
+    noise: float,
+    methods: Sequence[str],
+    where: str,
+    baseline: str = "x-ent",
+    pairs: Outcomes | None = None,
 ) -> str:
     """Which method has the highest mean, and how far it and pos-AP are from the baseline; empty without runs.
 
-    `where` opens the sentence: With 20 % of the training labels flipped.
+    `where` opens the sentence: With 20 % of the training labels flipped. `pairs` has the numbers to compare by, if not
+    those that the means are of: of every class, where `outcomes` has means over classes.
     """
     means = {
         method: sum(values) / len(values) for method in methods if (values := outcomes.values(variant, noise, method))
@@ -30,7 +37,7 @@ def headline(
         if method in means:
             part = f"{method} has the highest test AP ({means[method]:.3f})" if method == best else ""
             part = part or f"{method} has {means[method]:.3f}"
-            compared = outcomes.compare(variant, noise, method, baseline, "")
+            compared = (pairs or outcomes).compare(variant, noise, method, baseline, "")
             if method != baseline and compared.differences:
                 part += f", {difference(compared)} against {baseline}"
                 part += f" (95 % interval {interval_in_words(compared)})" if interval(compared) else ""
@@ -49,7 +56,7 @@ def takeaway(headline: str, claims: Sequence[Claim], seeds: int, missing: int) -
         parts = [_named(verdict, known[verdict]) for verdict in Verdict if verdict in known]
         number = sum(map(len, judged.values()))
         found.append(f"Of {number} claims, {_list(parts)}." if number > 1 else f"The claim {parts[0][2:]}.")
-    counts = counted([claim for claim in claims])
+    counts = counted(claims)
     number, of_seeds = sum(counts.values()), f"{seeds} seed{'s' if seeds != 1 else ''}"
     if missing:
         runs = "1 run is" if missing == 1 else f"{missing} runs are"

@@ -9,7 +9,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ..harness.experiment import Summary, Table
-from .page import Section
+from .sections import Section
 from .verdicts import Block, Verdict, blocks, counted
 from .words import counts_in_words
 
@@ -31,9 +31,10 @@ def overview(sections: Sequence[Section]) -> RenderableType:
 def _section(section: Section) -> Iterator[RenderableType]:
     yield Text(f"\n{section.title}", style="bold")
     for table in _tables(section.summary):
+        yield Text(table.title, style="italic")
         yield _grid(table)
-    for block in blocks(section.summary.claims):
-        yield _claim(block)
+    if section.summary.claims:
+        yield _claims(blocks(section.summary.claims))
     for sentence in section.takeaway:
         yield Padding(Text(f"→ {sentence}"), (0, 0, 0, 2))
 
@@ -44,25 +45,22 @@ def _tables(summary: Summary) -> Sequence[Table]:
 
 def _grid(table: Table) -> Grid:
     """The best number of a column is bold."""
-    grid = Grid(title=Text(table.title, style="italic"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, name in enumerate(table.header):
         grid.add_column(Text(name), justify="left" if column == 0 else "right", overflow="fold")
     for row, cells in enumerate(table.rows):
         grid.add_row(
-            *(
-                Text(text, style="bold" if (row, column) in table.best else "")
-                for column, text in enumerate(cells)
-            )
+            *(Text(text, style="bold" if (row, column) in table.best else "") for column, text in enumerate(cells))
         )
     return grid
 
 
-def _claim(block: Block) -> RenderableType:
-    counts = Text()
-    for verdict, number in counted(block.claims).items():
-        counts.append(", " if counts else "").append(counts_in_words({verdict: number}), style=STYLES[verdict])
-    line = Grid.grid(padding=(0, 2), expand=False)
-    line.add_column(width=64)
-    line.add_column()
-    line.add_row(Text(f"{block.says}", style=""), counts)
-    return line
+def _claims(some: Sequence[Block]) -> Grid:
+    """A line a block: what is claimed, and the number of comparisons by verdict."""
+    grid = Grid.grid(padding=(0, 3, 0, 0))
+    for block in some:
+        counts = Text()
+        for verdict, number in counted(block.claims).items():
+            counts.append(", " if counts else "").append(counts_in_words({verdict: number}), style=STYLES[verdict])
+        grid.add_row(Text(block.says), counts)
+    return grid

@@ -19,21 +19,21 @@ RULE = (
     "real data there is a pair for every class and seed. A comparison holds if its 95 % confidence interval (Student's "
     "t) is above zero. It is contradicted if the interval is below zero, and undecided if the interval contains zero. "
     "Undecided does not mean no: more seeds may decide it. "
-    "A claim holds if all its comparisons hold. It holds in part if some hold and the others are undecided. It is mixed "
-    "if some hold and some are contradicted. It is contradicted if some are contradicted and none holds. It is "
+    "A claim holds if all its comparisons hold. It holds in part if some hold and the others are undecided. It is "
+    "mixed if some hold and some are contradicted. It is contradicted if some are contradicted and none holds. It is "
     "undecided if all are undecided. With fewer than three seeds, or while runs are missing, there are too few runs to "
     "say. Where there is no difference at all, about one comparison in twenty is still decided, by chance."
 )
 
 
 class Verdict(StrEnum):
-    """Of a comparison: the first three, or too few runs. Of a claim: any of them."""
+    """A claim can have any of them; a comparison cannot hold in part or be mixed."""
 
     HOLDS = "holds"
-    CONTRADICTED = "contradicted"
-    UNDECIDED = "undecided"
     HOLDS_IN_PART = "holds in part"
     MIXED = "mixed"
+    CONTRADICTED = "contradicted"
+    UNDECIDED = "undecided"
     TOO_FEW = "too few runs to say"
 
 

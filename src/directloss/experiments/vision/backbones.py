@@ -6,7 +6,6 @@ A backbone is a trunk, the convolutions, and a top, what stands between these an
 import io
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..data.downloads import check, download
+from ..harness.downloads import check, download
 from ..harness.files import cache_folder
+from ..harness.progress import Steps
 
 __all__ = [
     "BACKBONES",
@@ -182,7 +182,7 @@ BACKBONES: dict[str, type[Backbone]] = {"alexnet": AlexNet, "squeezenet": Squeez
 """By name, for the command line."""
 
 
-def find_weights(backbone: str, given: Path | None, say: Callable[[str], Callable[[float], object]]) -> Path:
+def find_weights(backbone: str, given: Path | None, steps: Steps) -> Path:
     """The file of a backbone's weights: the given one, or torchvision's, which is fetched once."""
     if backbone not in BACKBONES:
         raise ValueError(f"There is no backbone {backbone!r}. There are: {', '.join(BACKBONES)}.")
@@ -193,7 +193,7 @@ def find_weights(backbone: str, given: Path | None, say: Callable[[str], Callabl
     if path.exists():
         check(path, "sha256", official.sha256)
     else:
-        download(official.address, path, "sha256", official.sha256, say(f"weights of {backbone}"))
+        download(official.address, path, "sha256", official.sha256, steps(f"weights of {backbone}"))
     return path
 
 

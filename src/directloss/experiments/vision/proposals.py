@@ -7,17 +7,18 @@ was found is kept per image, under a key of the image's bytes.
 import ctypes
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.voc import DevkitError, read_image
 from ..harness.files import cache_folder, write_whole
 from ..harness.processes import in_parallel
+from ..harness.progress import Progress, no_progress
 from .boxes import Floats, overlaps
+from .images import ImageError, read_image
 
 __all__ = ["proposals", "propose", "recall", "search"]
 
@@ -32,7 +33,7 @@ def propose(path: Path, seed: int = 0) -> NDArray[np.int32]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DevkitError(f"{path} cannot be read: {error.strerror}.") from None
+        raise ImageError(f"{path} cannot be read: {error.strerror}.") from None
     facts = f" fast {SMALLEST} {LARGEST} {seed} {VERSION} {cv2.__version__}"
     key = hashlib.sha256(content + facts.encode()).hexdigest()[:32]
     kept = cache_folder() / "proposals" / key[:2] / f"{key}.boxes"
@@ -41,7 +42,7 @@ def propose(path: Path, seed: int = 0) -> NDArray[np.int32]:
         try:
             boxes = search(read_image(path), seed)
         except cv2.error as error:
-            raise DevkitError(f"{path} cannot be searched: {error}") from None
+            raise ImageError(f"{path} cannot be searched: {error}") from None
         content = boxes.astype("<i4").tobytes()
         write_whole(kept, hashlib.sha256(content).digest() + content)
     return boxes
@@ -98,7 +99,7 @@ def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
 
 
 def proposals(
-    paths: Sequence[Path], jobs: int = 0, after: Callable[[float], object] = lambda share: None, seed: int = 0
+    paths: Sequence[Path], jobs: int = 0, progress: Progress = no_progress, seed: int = 0
 ) -> list[NDArray[np.int32]]:
     """Of every image, in so many processes; 0: as many as cores."""
     from joblib import cpu_count
@@ -106,7 +107,7 @@ def proposals(
     found = []
     for boxes in in_parallel(propose, [(path, seed) for path in paths], jobs or cpu_count()):
         found.append(boxes)
-        after(len(found) / len(paths))
+        progress(len(found) / len(paths))
     return found
 
 

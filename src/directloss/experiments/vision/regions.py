@@ -17,12 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.voc import DevkitError, read_image
 from ..harness.cache import alone, keep, key_of, location, open_kept
 from ..harness.files import write_whole
+from ..harness.progress import Progress, Steps
 from .backbones import Backbone
 from .boxes import Floats
 from .crops import crop, normalised
+from .images import ImageError, read_image
 from .pooling import pool
 
 __all__ = ["WAYS", "Basis", "compute", "describe", "fit_basis", "kept_basis"]
@@ -103,16 +104,16 @@ def compute(
     made_by: dict[str, Any],
     sample: Sequence[int],
     components: int,
-    say: Callable[[str], Callable[[float], object]],
+    steps: Steps,
 ) -> tuple[str, str, str]:
     """All boxes of all images one after the other, their rows, and the basis that `sample` images give; their keys.
 
     `made_by`: what else they depend on. Computes what is not there yet.
     """
     digest = hashlib.sha256()
-    heard = say("reading images")
+    progress = steps("reading images")
     for number, (path, found) in enumerate(zip(paths, boxes, strict=True)):
-        heard((number + 1) / len(paths))
+        progress((number + 1) / len(paths))
         digest.update(hashlib.sha256(path.read_bytes()).digest() + found.astype("<f8").tobytes())
     facts = {"way": way, "data": digest.hexdigest(), "sample": list(sample), "components": components}
     facts |= {"sides": [SHORTER, LONGER, network.margin], "version": VERSION, **made_by}
@@ -123,8 +124,8 @@ def compute(
     if not location(basis_key).exists():
         with alone(location(basis_key)):  # rows and basis must belong together
             if not location(basis_key).exists():
-                heard = say(f"{way} features of some boxes, for their coordinates")
-                basis = fit_basis(_sampled(paths, boxes, way, network, sample, heard), components, SEED)
+                progress = steps(f"{way} features of some boxes, for their coordinates")
+                basis = fit_basis(_sampled(paths, boxes, way, network, sample, progress), components, SEED)
                 _write(basis_key, torch.cat([basis.mean[:, None], basis.axes], 1).numpy())
     basis = kept_basis(basis_key)
 
@@ -140,7 +141,7 @@ def compute(
     places = {end - len(found): number for number, (end, found) in enumerate(zip(ends, boxes, strict=True))}
     size = 2 * ends[-1] * basis.axes.shape[1] / 1e9
     text = f"{way} features of {ends[-1]} boxes, {size:.1f} GB"
-    keep(key, (ends[-1], basis.axes.shape[1]), np.float16, ends, load, make, say(text))
+    keep(key, (ends[-1], basis.axes.shape[1]), np.float16, ends, load, make, steps(text))
     return boxes_key, key, basis_key
 
 
@@ -156,7 +157,7 @@ def _sampled(
     way: str,
     network: Backbone,
     sample: Sequence[int],
-    after: Callable[[float], object],
+    progress: Progress,
 ) -> Tensor:
     """Rows of some boxes of every sampled image."""
     random = np.random.default_rng(SEED)
@@ -164,7 +165,7 @@ def _sampled(
     for number in sample:
         some = random.permutation(len(boxes[number]))[:SAMPLED]
         rows.append(_described(paths[number], read_image(paths[number]), boxes[number][some], way, network))
-        after(len(rows) / len(sample))
+        progress(len(rows) / len(sample))
     return torch.cat(rows)
 
 
@@ -173,7 +174,7 @@ def _described(path: Path, image: Any, boxes: NDArray[Any], way: str, network: B
     try:
         return describe(image, boxes.astype(np.float64), way, network)
     except ValueError as error:
-        raise DevkitError(f"{path}: {error}") from None
+        raise ImageError(f"{path}: {error}") from None
 
 
 def kept_basis(key: str) -> Basis:

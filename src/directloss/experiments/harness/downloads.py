@@ -8,8 +8,9 @@ import shutil
 import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
+
+from .progress import Progress, no_progress
 
 __all__ = ["DownloadError", "check", "download", "unpack"]
 
@@ -29,14 +30,12 @@ def check(path: Path, algorithm: str, digest: str) -> None:
         raise DownloadError(f"{path} is not what it should be: its {algorithm} is {found}, not {digest}….")
 
 
-def download(
-    address: str, path: Path, algorithm: str, digest: str, after: Callable[[float], object] = lambda share: None
-) -> None:
+def download(address: str, path: Path, algorithm: str, digest: str, progress: Progress = no_progress) -> None:
     """Fetch a file, going on where an earlier attempt stopped. It gets its name only when its digest is right."""
     part = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        _fetch(address, part, after)
+        _fetch(address, part, progress)
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise DownloadError(
@@ -51,7 +50,7 @@ def download(
     os.replace(part, path)
 
 
-def _fetch(address: str, part: Path, after: Callable[[float], object]) -> None:
+def _fetch(address: str, part: Path, progress: Progress) -> None:
     start = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(address, headers={"Range": f"bytes={start}-"} if start else {})
     try:
@@ -71,12 +70,12 @@ def _fetch(address: str, part: Path, after: Callable[[float], object]) -> None:
                 file.write(chunk)
                 done += len(chunk)
                 if total:
-                    after(done / total)
+                    progress(done / total)
         if total is not None and done < total:
             raise OSError(f"it broke off after {done} of {total} bytes")
 
 
-def unpack(archive: Path, member: str, folder: Path, after: Callable[[float], object] = lambda share: None) -> None:
+def unpack(archive: Path, member: str, folder: Path, progress: Progress = no_progress) -> None:
     """Put what a tar archive holds under `member` into `folder / member`, which appears whole or not at all.
 
     Only plain files and folders are taken, and none that would land elsewhere.
@@ -94,7 +93,7 @@ def unpack(archive: Path, member: str, folder: Path, after: Callable[[float], ob
                 if not (found.isfile() or found.isdir()):
                     raise DownloadError(f"{archive}: {found.name!r} is no plain file or folder. Nothing was unpacked.")
                 tar.extract(found, partial, filter="data")
-                after(min(found.offset / size, 1.0))
+                progress(min(found.offset / size, 1.0))
             with open(archive, "rb") as file:  # tarfile takes a damaged header, or none, for the end
                 file.seek(tar.offset)
                 if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):

@@ -1,0 +1,23 @@
+"""The command line: reproduce, report, data, detect, check, list. One file for each job."""
+
+import typer
+
+from .data import data
+from .detect import detect
+from .report import report
+from .reproduce import reproduce
+from .tasks import check, list_all
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Train on the metric itself: reproduce the paper's experiments, look at them, check a task of your own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(reproduce, name="reproduce")
+for command in (report, data, detect, check):
+    app.command()(command)
+app.command("list")(list_all)
