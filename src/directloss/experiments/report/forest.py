@@ -16,7 +16,7 @@ LOOKS: dict[Verdict, tuple[str, str]] = {  # colour (Okabe and Ito's, or grey) a
     Verdict.UNDECIDED: ("#6b6b6b", "s"),
     Verdict.TOO_FEW: ("#6b6b6b", "x"),
 }
-ROW = 0.2  # inches
+ROW = 0.24  # inches
 WIDTH = 5.6
 HEADING_CHARACTERS = 70
 
@@ -34,6 +34,7 @@ def forest(name: str, block: Block) -> Figure:
             middle = place - (len(heading) - 1) / 2
             where: dict[str, Any] = {"xy": (0.01, middle), "xycoords": ("figure fraction", "data"), "va": "center"}
             label = axes.annotate("\n".join(heading), **where, fontsize=8.5, fontweight="bold", annotation_clip=False)
+            label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0})
             label.set_in_layout(False)  # it may reach over the axes; there is nothing to its right
             place -= len(heading)
             for comparison in claim.comparisons:

@@ -12,7 +12,8 @@ __all__ = ["claim_rows", "markdown"]
 
 def markdown(sections: Sequence[Section]) -> str:
     """All sections."""
-    return "\n\n".join(part for section in sections for part in _section(section)) + "\n"
+    parts = [part for section in sections for part in _section(section)]
+    return "\n\n".join([*parts, f"## How verdicts are made\n\n{RULE}"]) + "\n"
 
 
 def _section(section: Section) -> Iterator[str]:
@@ -21,7 +22,7 @@ def _section(section: Section) -> Iterator[str]:
         yield "\n".join(f"- {sentence}" for sentence in section.takeaway)
     yield section.experiment.about
     if section.summary.claims:
-        yield f"### What is claimed, and what we found\n\n{RULE}"
+        yield "### What is claimed, and what we found"
     for block in blocks(section.summary.claims):
         yield _claim(block)
     if section.summary.tables:

@@ -23,10 +23,11 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; m
 h1 { font-size: 1.6rem; line-height: 1.2; }
 h2 { font-size: 1.35rem; margin: 3rem 0 .5rem; border-top: 2px solid #1a1a1a; padding-top: 1rem; }
 h3 { font-size: 1.1rem; margin: 2rem 0 .5rem; } h4 { font-size: 1rem; margin: 1.5rem 0 .25rem; }
-p, li { max-width: 48rem; }
+p, li { max-width: 52rem; }
 a { color: #00507d; }
 .short { background: #f2f6f9; border-left: 4px solid #0072b2; padding: .75rem 1rem; margin: 1rem 0; }
-.short h2 { border: 0; margin: 0 0 .25rem; padding: 0; font-size: 1.15rem; } .short p { margin: .4rem 0; }
+.short h2 { border: 0; margin: 0 0 .25rem; padding: 0; font-size: 1.15rem; }
+.short p { margin: .6rem 0 .2rem; } .short ul { margin: 0; padding-left: 1.2rem; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
 figure { margin: 0; break-inside: avoid; } figcaption { font-size: .9rem; color: #333; }
 figure svg { width: 100%; height: auto; display: block; }
@@ -44,7 +45,7 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; bo
 .holds, .holds-in-part { color: #00507d; } .contradicted, .mixed { color: #9c2a00; }
 .undecided, .too-few-runs-to-say { color: #555; }
 .source { font-weight: 400; color: #555; }
-.note, .facts, .rule { font-size: .9rem; color: #333; }
+.note, .facts { font-size: .9rem; color: #333; }
 @media (max-width: 60rem) { .claim { grid-template-columns: minmax(0, 1fr); gap: .5rem; } }
 @media (max-width: 40rem) { body { font-size: 15px; padding: .75rem; } table { font-size: .8rem; }
   .numbers td:first-child { white-space: normal; min-width: 9rem; }
@@ -66,16 +67,18 @@ def html(sections: Sequence[Section]) -> str:
         "<h1>Direct loss minimization: the paper and what we found</h1>\n"
         f"{_in_short(sections)}"
         "<p>Song, Schwing, Zemel and Urtasun, <cite>Training Deep Neural Networks via Direct Loss Minimization</cite>, "
-        f"ICML 2016, beside runs of directloss.</p>\n{''.join(map(_section, sections))}</main>\n</body>\n</html>\n"
+        f"ICML 2016, beside runs of directloss.</p>\n{''.join(map(_section, sections))}"
+        f'<section id="rule">\n<h2>How verdicts are made</h2>\n<p>{escape(RULE)}</p>\n</section>\n'
+        "</main>\n</body>\n</html>\n"
     )
 
 
 def _in_short(sections: Sequence[Section]) -> str:
-    parts = [
-        f'<p><a href="#{_id(section)}">{escape(section.title)}</a>. {escape(" ".join(section.takeaway))}</p>\n'
-        for section in sections
-    ]
-    return f'<div class="short">\n<h2>In short</h2>\n{"".join(parts)}</div>\n'
+    parts = ""
+    for section in sections:
+        sentences = "".join(f"<li>{escape(sentence)}</li>\n" for sentence in section.takeaway)
+        parts += f'<p><a href="#{_id(section)}">{escape(section.title)}</a></p>\n<ul>\n{sentences}</ul>\n'
+    return f'<div class="short">\n<h2>In short</h2>\n{parts}</div>\n'
 
 
 def _section(section: Section) -> str:
@@ -86,12 +89,17 @@ def _section(section: Section) -> str:
     return (
         f'<section id="{name}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.experiment.about)}</p>\n'
         + (f'<div class="figures">\n{figures}</div>\n<p class="note">{BANDS}</p>\n' if figures else "")
-        + (f'<h3>What is claimed, and what we found</h3>\n<p class="rule">{RULE}</p>\n{claims}' if claims else "")
+        + (f'<h3>What is claimed, and what we found</h3>\n<p class="note">{READING}</p>\n{claims}' if claims else "")
         + (f"<h3>All numbers</h3>\n{''.join(map(_table, section.summary.tables))}" if section.summary.tables else "")
         + f'<h3>How these numbers were made</h3>\n<ul class="facts">\n{facts}</ul>\n</section>\n'
     )
 
 
+READING = (
+    "Each point is a mean difference in AP, with its 95 % interval. A comparison holds if the interval is above zero, "
+    "is contradicted if it is below zero, and is undecided if it contains zero. "
+    '<a href="#rule">How verdicts are made</a>'
+)
 BANDS = "Lines and bars are means over seeds. The bands around lines are one standard error."
 
 
