@@ -136,12 +136,13 @@ def _claim(block: Block, name: str) -> str:
         f"{_verdict(judge(block.claims))} "
         f'<span class="source">({escape(counts_in_words(counted(block.claims)))})</span></h4>\n'
         f'<div class="claim">\n<figure class="forest"><div role="img" aria-label="{escape(figure.alt, quote=True)}">'
-        f"{_inline(figure, name)}</div></figure>\n"
+        f"{_inline(figure, name)}</div><figcaption>{FOREST}</figcaption></figure>\n"
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(block.says, quote=True)}"><table>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</div>\n"
     )
 
 
+FOREST = "Mean differences in AP, with 95 % intervals"
 CLAIM_HEADER = ("comparison", "difference", "95 % interval", "pairs", "verdict")
 
 

@@ -69,7 +69,8 @@ def takeaway(headline: str, claims: Sequence[Claim], seeds: int, missing: int) -
             f"{'its interval contains' if open_ == 1 else 'their intervals contain'} zero."
         )
     elif claims:
-        found.append(f"With {of_seeds}, none of the {number} comparisons is undecided.")
+        decided = "the only comparison is" if number == 1 else f"all {number} comparisons are"
+        found.append(f"With {of_seeds}, {decided} decided.")
     return found
 
 
