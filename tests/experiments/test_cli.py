@@ -15,7 +15,7 @@ import pytest
 
 from directloss.experiments import EXPERIMENTS
 
-SEPARABLE = len(EXPERIMENTS["separable"].configs("quick", 1))
+SEPARABLE = len(EXPERIMENTS["separable"].configs(EXPERIMENTS["separable"].options(seeds=1), None))
 ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
 
 
@@ -58,8 +58,10 @@ def finished(tmp_path_factory):
 def test_reproduce_prints_tables_and_writes_the_report(finished):
     out, printed = finished
     assert len(list((out / "separable" / "quick").glob("*.json"))) == SEPARABLE
-    assert "| pos-AP |" in printed
-    assert "verdict" in printed
+    assert re.search(r"^ *pos-AP +\d\.\d{3} +\d\.\d{3} *$", printed, re.MULTILINE), "a short table, not Markdown"
+    assert "too few runs to judge any claim: 1 seed" in printed
+    assert "| pos-AP |" in (out / "report.md").read_text()
+    assert max(map(len, printed.splitlines())) <= max(100, len(str(out)) * 2 + 60), "wider than the terminal"
     assert f"Report: {out}/report.html" in printed
     assert "<svg" in (out / "report.html").read_text()
 
@@ -120,7 +122,7 @@ def test_interrupt_ends_cleanly_and_says_what_is_kept(tmp_path):
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    (kept,) = re.findall(rf"Stopped. (\d+) of {2 * SEPARABLE} runs are kept in", errors)
+    (kept,) = re.findall(rf"Stopped. (\d+) of {2 * SEPARABLE} runs are in", errors)
     assert int(kept) == len(files(folder))
     assert "Traceback" not in errors
 
@@ -139,7 +141,7 @@ def test_a_killed_worker_is_told_and_nothing_is_lost(tmp_path):
     _, told = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "A process was killed" in told
-    assert f"{len(files(folder))} of {2 * SEPARABLE} runs are kept in" in told
+    assert f"{len(files(folder))} of {2 * SEPARABLE} runs are in" in told
     assert "Traceback" not in told
 
 
@@ -169,18 +171,19 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["reproduce", "separable", "--address", "auto"], "Add --backend ray."),
         (["reproduce", "separable", "--out", __file__], "is a file. Name a folder."),
         (["reproduce", "separable", "--seeds", "0"], "--seeds"),
-        (["reproduce", "separable", "--root", "."], "--root is for experiments on real data: actions, detection."),
+        (["reproduce", "separable", "--root", "."], "No such option: --root"),
+        (["reproduce", "separable", "nothing"], "nothing"),
         (["reproduce", "actions"], "actions needs data: add --root DIR."),
         (["reproduce", "actions", "--root", "/nowhere", "--weights", "w.npz"], "w.npz is missing."),
         (["reproduce", "actions", "--root", ".", "--backbone", "vgg"], "There is no backbone 'vgg'."),
         (["reproduce", "actions", "--root", ".", "--train", "tail"], "What can train: head, top, all."),
         (["data", "mnist", "--root", "."], "There is no data 'mnist'. There is: voc2012."),
-        (["report", "/nowhere/at/all"], "/nowhere/at/all is no folder."),
+        (["report", "/nowhere/at/all"], "/nowhere/at/all is not a folder."),
         (["check", "directloss"], "'directloss' names no task. Write MODULE:TASK"),
         (["check", "nomodule:Task"], "There is no module 'nomodule'"),
         (["check", "directloss:Nothing"], "directloss has no 'Nothing'."),
         (["check", "directloss:Task"], "abstract"),
-        (["check", "directloss:average_precision_loss"], "is no Task"),
+        (["check", "directloss:average_precision_loss"], "is not a Task"),
         (["report", ".", "--html", "page.md"], "--html page.md must end in .html"),
         (["nonsense"], "nonsense"),
     ],
@@ -238,10 +241,31 @@ def test_numbers_of_two_presets_are_not_mixed(finished, tmp_path):
     assert (tmp_path / "a.json").exists()
 
 
-def test_bench_has_its_own_options():
-    done = call("bench", "--help")
-    assert done.returncode == 0
-    assert "--rounds" in done.stdout
+def test_an_experiment_shows_only_its_own_options():
+    common = {"--preset", "--seeds", "--out", "--jobs", "--backend", "--address", "--help"}
+    vision = {"--root", "--weights", "--backbone"}
+    own = {
+        "actions": {*vision, "--train"},
+        "detection": {*vision, "--features", "--images", "--boxes", "--positive", "--negative", "--batch"},
+    }
+    for names in ([name] for name in EXPERIMENTS):
+        shown = call("reproduce", *names, "--help").stdout
+        assert set(re.findall(r"^ +(--[a-z]+)", shown, re.MULTILINE)) == common | own.get(names[0], set())
+
+
+def test_several_experiments_share_one_command_and_one_report(finished, tmp_path):
+    shown = call("reproduce", "separable", "actions", "--help").stdout
+    assert "--train" in shown
+    assert "--images" not in shown
+    for preset in ("label-noise", "separable"):
+        (tmp_path / preset).mkdir()
+    shutil.copytree(finished[0] / "separable" / "quick", tmp_path / "separable" / "quick")
+    done = call("reproduce", "separable", "label-noise", "--seeds", 1, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Report: ") == 1
+    page = (tmp_path / "report.html").read_text()
+    for name in ("separable", "label-noise"):
+        assert EXPERIMENTS[name].title.split("(")[0] in page.replace("&#x27;", "'")
 
 
 def test_list_and_help_name_everything():
@@ -249,8 +273,11 @@ def test_list_and_help_name_everything():
     for name in (*EXPERIMENTS, "average_precision", "zero_one", "positive_direct", "perceptron"):
         assert name in listed
     helped = call("--help").stdout
-    for name in ("reproduce", "report", "data", "detect", "bench", "check", "list"):
+    for name in ("reproduce", "report", "data", "detect", "check", "list"):
         assert name in helped
+    assert "bench" not in helped  # that is ./dev bench
+    for name in EXPERIMENTS:
+        assert name in call("reproduce", "--help").stdout
 
 
 def test_check_tries_a_task(tmp_path):

@@ -18,19 +18,21 @@ from PIL import Image
 from test_detection_evaluation import plain_evaluate, plain_overlap, plain_suppress
 from test_regions import plain_labels
 
-from directloss.experiments.data.voc import CLASSES, DevkitError, Scene, Thing, read_image, read_scenes
+from directloss.experiments.data.voc import CLASSES, DevkitError, Scene, Thing, read_scenes
 from directloss.experiments.detection import experiment as detection
-from directloss.experiments.detection.experiment import Config, configs, prepare, run
+from directloss.experiments.detection.config import Config, DetectionOptions, ObjectCounts, Result, TrainingCounts
+from directloss.experiments.detection.experiment import configs, prepare, run
 from directloss.experiments.detection.images import PARTS, Images, keep_images, kept_images, pick
 from directloss.experiments.harness import cache as kept
-from directloss.experiments.harness.experiment import Options, Run
-from directloss.experiments.harness.store import plain
+from directloss.experiments.harness.experiment import Made, Run
+from directloss.experiments.harness.typed import decode, encode
 from directloss.experiments.networks import Heads
 from directloss.experiments.sweep import Setting
 from directloss.experiments.vision import regions
 from directloss.experiments.vision.backbones import WeightsError
 from directloss.experiments.vision.detector import load_detector
 from directloss.experiments.vision.evaluation import Detections
+from directloss.experiments.vision.images import ImageError, read_image
 from directloss.experiments.vision.proposals import propose
 
 
@@ -52,14 +54,14 @@ def place(tmp_path_factory):
 
 
 def options(place, **changes):
-    given = Options("quick", place / "data", "squeezenet", place / "w.npz", boxes=40, batch=32)
+    given = DetectionOptions(root=place / "data", weights=place / "w.npz", boxes=40, batch=32)
     return dataclasses.replace(given, **changes)
 
 
 @pytest.fixture(scope="module")
 def prepared(place):
     told = []
-    source, notes = prepare(options(place), lambda text: told.append(text) or (lambda share: None))
+    source, notes = prepare(options(place), 0, lambda text: told.append(text) or (lambda share: None))
     return SimpleNamespace(source=source, notes=notes, told=told, images=kept_images(source.keys[0]))
 
 
@@ -177,7 +179,7 @@ def test_a_list_of_images_that_is_gone_is_named(monkeypatch, tmp_path):
     ("changes", "message"),
     [
         ({"features": "sift"}, "--features 'sift' is unknown. There are: pooled, warped"),
-        ({"train": "top"}, "--train 'top' is for actions"),
+        ({"root": None}, "detection needs data: add --root DIR."),
         ({"positive": 0.2}, "Overlaps must be 0 < negative ≤ positive ≤ 1; got 0.3 and 0.2"),
         ({"negative": 0.0}, "Overlaps must be"),
         ({"positive": 1.1}, "Overlaps must be"),
@@ -236,7 +238,7 @@ def test_a_missing_list_or_a_broken_image_is_named(place, part, tmp_path):
     images = kept_images(prepare(options(place))[0].keys[0])
     victim = next(scenes[name].path for name in images.names if name in scenes)
     victim.write_bytes(victim.read_bytes()[:300])
-    with pytest.raises(DevkitError, match=f"{victim} is no whole image"):
+    with pytest.raises(ImageError, match=f"{victim} is not a whole image"):
         prepare(options(place, root=tmp_path / "data"))
 
 
@@ -246,19 +248,19 @@ def test_an_annotated_box_outside_of_its_image_is_an_error_that_names_it(place, 
     path = tmp_path / "data" / "VOCdevkit" / "VOC2012" / "Annotations" / f"{name}.xml"
     for low in ("xmin", "ymin", "xmax", "ymax"):
         path.write_text(path.read_text().replace(f"<{low}>", f"<{low}>9"))
-    with pytest.raises(DevkitError, match="outside") as caught:
+    with pytest.raises(ImageError, match="outside") as caught:
         prepare(options(place, root=tmp_path / "data"))
     assert f"{name}.jpg: " in str(caught.value)
 
 
 @pytest.mark.parametrize("jobs", [0, 3])
 def test_as_many_processes_search_as_are_asked_for(place, jobs, monkeypatch):
-    def search(paths, count, after):
+    def search(paths, count, progress):
         raise DevkitError(f"{len(paths)} images, {count} processes")
 
     monkeypatch.setattr(detection, "proposals", search)
     with pytest.raises(DevkitError, match=f"40 images, {jobs} processes"):
-        prepare(options(place, jobs=jobs))
+        prepare(options(place), jobs)
 
 
 def test_an_image_on_both_lists_is_refused_before_any_search(place, tmp_path, monkeypatch):
@@ -285,7 +287,7 @@ def test_labels_of_rows_are_those_of_a_plain_loop(prepared, category):
 
 
 def head_of(result):
-    weights = np.frombuffer(base64.b64decode(result["weights"]), "<f4").astype(float)
+    weights = np.frombuffer(base64.b64decode(result.weights), "<f4").astype(float)
     return weights[:-1], weights[-1]
 
 
@@ -307,23 +309,26 @@ def detected(prepared, result, part):
 @pytest.mark.parametrize("part", ["held out", "test"])
 def test_ap_is_that_of_a_plain_evaluation_of_the_head(prepared, result, part):
     _, (*_, area) = detected(prepared, result, part)
-    assert result[part][result["chosen"]] == pytest.approx(area, abs=2e-6)
-    assert area > result[part][0] + 0.2  # it learns
+    values = result.held_out if part == "held out" else result.test
+    assert values[result.chosen] == pytest.approx(area, abs=2e-6)
+    assert area > values[0] + 0.2  # it learns
 
 
 def test_the_best_on_images_held_out_is_chosen(result):
-    assert result["chosen"] == max(range(3), key=lambda k: result["held out"][k])
-    assert result["chosen"] != 0  # which hardly learns
-    assert len(set(result["held out"])) > 1
+    assert result.chosen == max(range(3), key=lambda k: result.held_out[k])
+    assert result.chosen != 0  # which hardly learns
+    assert len(set(result.held_out)) > 1
 
 
 def test_a_result_says_what_it_is_from(prepared, result):
     images = prepared.images
-    for part in PARTS:
-        easy = sum(t.name == "car" and not t.difficult for k in of_part(images, part) for t in images.things[k])
-        assert result["objects"][part] == easy
+    easy = [
+        sum(t.name == "car" and not t.difficult for k in of_part(images, part) for t in images.things[k])
+        for part in PARTS
+    ]
+    assert result.objects == ObjectCounts(*easy)
     labels = images.labels("car", kept.open_kept(prepared.source.keys[1]), 0.5, 0.3)
-    assert result["training"] == {"positive": int((labels == 1).sum()), "negative": int((labels == -1).sum())}
+    assert result.training == TrainingCounts(int((labels == 1).sum()), int((labels == -1).sum()))
     boxes = np.asarray(kept.open_kept(prepared.source.keys[1]), dtype=float)
     hit = 0
     for number in of_part(images, "test"):
@@ -331,24 +336,24 @@ def test_a_result_says_what_it_is_from(prepared, result):
         for thing in images.things[number]:
             if thing.name == "car" and not thing.difficult:
                 hit += max(plain_overlap(thing.box, box) for box in some) >= 0.5
-    assert result["recall"] == pytest.approx(hit / result["objects"]["test"], abs=1e-6)
-    assert result == json.loads(json.dumps(result, allow_nan=False))
+    assert result.recall == pytest.approx(hit / result.objects.test, abs=1e-6)
+    assert result == decode(Result, json.loads(json.dumps(encode(result), allow_nan=False)))
 
 
 def test_precision_at_recalls_is_the_highest_there_or_beyond(prepared, result):
     _, (_, rows, wanted, _) = detected(prepared, result, "test")
-    for k, value in enumerate(result["precision"]):
+    for k, value in enumerate(result.precision):
         expected = max((row[4] for row in rows if row[3] / wanted >= k / 100 - 1e-9), default=0.0)
         assert value == pytest.approx(expected, abs=1e-4)
-    assert len(result["precision"]) == 101
+    assert len(result.precision) == 101
 
 
 def test_the_threshold_is_where_f1_is_best_on_images_held_out(prepared, result):
     found, (order, rows, wanted, _) = detected(prepared, result, "held out")
     harmonic = [2 * row[4] * row[3] / wanted / max(row[4] + row[3] / wanted, 1e-9) for row in rows]
-    shown = found.scores >= result["threshold"] - 1e-5
+    shown = found.scores >= result.threshold - 1e-5
     assert harmonic[int(shown.sum()) - 1] == pytest.approx(max(harmonic), abs=1e-9)
-    assert found.scores[order[int(shown.sum()) - 1]] == pytest.approx(result["threshold"], abs=1e-4)
+    assert found.scores[order[int(shown.sum()) - 1]] == pytest.approx(result.threshold, abs=1e-4)
 
 
 def test_pictures_are_the_first_right_and_the_first_wrong_detections(prepared, result):
@@ -356,18 +361,18 @@ def test_pictures_are_the_first_right_and_the_first_wrong_detections(prepared, r
     images = prepared.images
     for kind, right in (("best", True), ("worst", False)):
         expected = [order[place] for place, row in enumerate(rows) if row[2] and row[1] == right][:3]
-        pictures = result["pictures"][kind]
+        pictures = result.pictures[kind]
         assert len(pictures) == len(expected) > 0
         for picture, place in zip(pictures, expected, strict=True):
             number = int(found.images[place])
-            assert picture["name"] == images.names[number]
-            assert picture["score"] == pytest.approx(found.scores[place], abs=1e-3)
+            assert picture.name == images.names[number]
+            assert picture.score == pytest.approx(found.scores[place], abs=1e-3)
             left, top, right_, bottom = found.boxes[place].tolist()
-            assert picture["box"] == [left - 1, top - 1, right_, bottom]  # not shrunk
+            assert picture.box == (left - 1, top - 1, right_, bottom)  # not shrunk
             cars = [thing.box for thing in images.things[number] if thing.name == "car"]
-            assert picture["truth"] == [[box[0] - 1, box[1] - 1, *box[2:]] for box in cars]
-            shown = Image.open(io.BytesIO(base64.b64decode(picture["jpeg"])))
-            assert list(shown.size) == picture["size"] == [120, 90]
+            assert picture.truth == tuple((box[0] - 1, box[1] - 1, *box[2:]) for box in cars)
+            shown = Image.open(io.BytesIO(base64.b64decode(picture.jpeg)))
+            assert shown.size == picture.size == (120, 90)
             whole = np.asarray(read_image(Path(images.paths[number])), dtype=float)
             assert np.abs(np.asarray(shown, dtype=float) - whole).mean() < 20
 
@@ -385,8 +390,8 @@ def test_other_seeds_classes_noise_and_methods_give_other_numbers_and_only_what_
     shown = ({}, {"category": "cat"})
     others = ({"seed": 1}, {"noise": 0.2}, {"method": "x-ent"}, {"method": "hinge-AP"})
     found = [run(dataclasses.replace(one, **changes)) for changes in (*shown, *others)]
-    assert len({each["weights"] for each in found}) == 6
-    assert [bool(each["pictures"]) for each in found] == [True, True, False, False, False, False]
+    assert len({each.weights for each in found}) == 6
+    assert [bool(each.pictures) for each in found] == [True, True, False, False, False, False]
 
 
 def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
@@ -398,9 +403,9 @@ def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
 
     monkeypatch.setattr(detection, "train", spy)
     clean, noisy = (run(config(prepared.source, noise=noise)) for noise in (0.0, 0.2))
-    assert clean.pop("pictures")
-    assert not noisy.pop("pictures")
-    assert clean == noisy  # the heads are not trained
+    assert clean.pictures
+    assert not noisy.pictures
+    assert dataclasses.replace(clean, pictures={}) == noisy  # the heads are not trained
     assert torch.equal(seen[0][0], seen[1][0])
     flipped = (seen[0][1] != seen[1][1]).float().mean()
     assert 0.1 < flipped < 0.3
@@ -430,22 +435,22 @@ def test_boxes_that_train_are_limited_and_drawn_from_the_seed(prepared, monkeypa
 def test_networks_that_are_lost_find_nothing_and_crash_nothing(prepared):
     lost, calm = Setting(1.0, 1e39, 0.0), Setting(1.0, 0.3, 0.0)
     found = run(config(prepared.source, settings=(lost, calm, lost)))
-    assert found["chosen"] == 1
-    for part in ("held out", "test"):
-        assert found[part][0] == found[part][2] == 0
-        assert found[part][1] > 0
+    assert found.chosen == 1
+    for values in (found.held_out, found.test):
+        assert values[0] == values[2] == 0
+        assert values[1] > 0
     alone = run(config(prepared.source, settings=(calm,)))
-    assert alone["test"][0] == pytest.approx(found["test"][1], abs=1e-3)
+    assert alone.test[0] == pytest.approx(found.test[1], abs=1e-3)
 
 
 @pytest.mark.parametrize("rate", [1e38, 1e39])
 def test_what_a_run_of_lost_networks_leaves_is_json_and_no_detector_that_cannot_be_read(prepared, rate, tmp_path):
     one = config(prepared.source, settings=(Setting(1.0, rate, 0.0),))
     found = run(one)
-    assert 0 <= found["test"][0] <= 1
-    json.dumps(found, allow_nan=False)
+    assert 0 <= found.test[0] <= 1
+    json.dumps(encode(found), allow_nan=False)
     calm = config(prepared.source, category="cat", settings=(Setting(1.0, 0.3, 0.0),), iterations=10)
-    runs = [Run(plain(each), run(each), {}) for each in (one, calm)]
+    runs = [Run(each, run(each), Made(0.0)) for each in (one, calm)]
     written = detection.export(runs, tmp_path)
     weights = np.concatenate(head_of(found)[:1])
     assert len(written) == len(list(tmp_path.iterdir())) == np.isfinite(weights).all()
@@ -512,9 +517,10 @@ def test_the_first_of_the_best_is_chosen_and_only_its_detections_are_kept():
 
 
 def exported(source, category, method, weights, threshold, seed=0):
-    one = plain(config(source, category=category, method=method, seed=seed))
+    one = config(source, category=category, method=method, seed=seed)
     text = base64.b64encode(np.asarray(weights, "<f4").tobytes()).decode()
-    return Run(one, {"weights": text, "threshold": threshold}, {})
+    counts = TrainingCounts(1, 1), ObjectCounts(1, 1, 1)
+    return Run(one, Result((0.5,), (0.5,), 0, (0.0,), *counts, 1.0, (1.0,), text, threshold, {}), Made(0.0))
 
 
 def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_first_seed(prepared, tmp_path):
@@ -634,11 +640,11 @@ def test_picking_zero_takes_all_of_them_with_classes_too(scenes):
 
 
 def test_configurations_of_both_presets():
-    quick, paper = configs("quick", None), configs("paper", None)
+    quick, paper = configs(DetectionOptions()), configs(DetectionOptions(preset="paper"))
     assert len(quick) == len(set(quick)) == 3 * 3 * 2 * 3
     assert len(paper) == len(set(paper)) == 3 * 20 * 2 * 3
     assert {one.category for one in paper} == set(CLASSES)
-    assert {one.seed for one in configs("paper", 5)} == set(range(5))
+    assert {one.seed for one in configs(DetectionOptions(preset="paper", seeds=5))} == set(range(5))
     assert {(one.method, one.noise) for one in quick} == {
         (method, noise) for method in ("x-ent", "hinge-AP", "pos-AP") for noise in (0.0, 0.2)
     }
@@ -647,6 +653,6 @@ def test_configurations_of_both_presets():
 
 
 def test_configurations_come_back_from_plain_values(prepared):
-    one = configs("quick", 1, plain(prepared.source))[0]
+    one = configs(DetectionOptions(seeds=1), prepared.source)[0]
     assert one.source == prepared.source
-    assert plain(one)["source"] == plain(prepared.source)
+    assert decode(Config, json.loads(json.dumps(encode(one)))) == one

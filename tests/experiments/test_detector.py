@@ -21,9 +21,9 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from PIL import Image
 from typer.testing import CliRunner
 
-from directloss.experiments import cli
 from directloss.experiments.cli import app
-from directloss.experiments.data.voc import read_image, read_scenes
+from directloss.experiments.cli.reproduce import _export
+from directloss.experiments.data.voc import read_scenes
 from directloss.experiments.detection import experiment as detection
 from directloss.experiments.detection.images import kept_images
 from directloss.experiments.harness.store import Store
@@ -39,6 +39,7 @@ from directloss.experiments.vision.detector import (
     save_detector,
     upright,
 )
+from directloss.experiments.vision.images import read_image
 from directloss.experiments.vision.proposals import search
 from directloss.experiments.vision.regions import Basis, describe
 
@@ -496,7 +497,7 @@ def test_a_folder_that_cannot_be_written_to_is_a_refusal(made, number, tmp_path,
         raise OSError(number, os.strerror(number), str(path))
 
     picture().save(tmp_path / "x.png")
-    monkeypatch.setattr("directloss.experiments.cli.write_whole", stop)
+    monkeypatch.setattr("directloss.experiments.cli.detect.write_whole", stop)
     done = invoke("detect", tmp_path / "x.png", "--model", made.folder, "--out", tmp_path / "o")
     assert done.exit_code == 2
     assert os.strerror(number) in done.output
@@ -625,7 +626,7 @@ def test_a_detector_that_was_reproduced_serves_detect(reproduced, tmp_path):
 
 def test_the_second_call_runs_nothing(reproduced, monkeypatch):
     folder = reproduced.folder
-    monkeypatch.setattr("directloss.experiments.cli._write_report", lambda *options: None)
+    monkeypatch.setattr("directloss.experiments.cli.reproduce.write_report", lambda *options: None)
 
     def state():
         places = [*(folder / "cache").rglob("*"), *(folder / "runs" / "detection").rglob("*.json")]
@@ -641,27 +642,32 @@ def test_the_second_call_runs_nothing(reproduced, monkeypatch):
 
 
 def test_there_are_no_detectors_before_all_runs_of_the_source_are_there(reproduced, tmp_path):
-    store = Store(tmp_path / "detection" / "quick", "detection", detection.EXPERIMENT.version)
+    store = Store(tmp_path / "detection" / "quick", detection.EXPERIMENT)
+
+    def export(seeds, source):
+        configs = detection.configs(detection.EXPERIMENT.asked("quick", seeds, source), source)
+        _export(store, configs, "quick", tmp_path)
+
     shutil.copytree(reproduced.folder / "runs" / "detection" / "quick", store.folder)
     runs = store.runs()
-    given = next(iter(runs.values())).config["source"]
-    source = detection.Source(**{**given, "keys": tuple(given["keys"])})
+    source = next(iter(runs.values())).config.source
+    assert source
     victim = min(runs)
     victim.rename(tmp_path / "away")
-    cli._export("detection", "quick", tmp_path, 1, source)
+    export(1, source)
     assert not (tmp_path / "detectors").exists()
     (tmp_path / "away").rename(victim)
-    cli._export("detection", "quick", tmp_path, 2, source)  # of the second seed there are none
-    cli._export("detection", "quick", tmp_path, 1, dataclasses.replace(source, boxes=39))
+    export(2, source)  # of the second seed there are none
+    export(1, dataclasses.replace(source, boxes=39))
     assert not (tmp_path / "detectors").exists()
-    cli._export("detection", "quick", tmp_path, 1, source)
+    export(1, source)
     assert len(files(tmp_path / "detectors" / "quick")) == 6
 
 
 def test_jobs_reach_the_search_and_a_process_that_is_killed_in_it_is_told(reproduced, monkeypatch):
     asked = []
 
-    def killed(paths, jobs, after):
+    def killed(paths, jobs, progress):
         asked.append(jobs)
         raise TerminatedWorkerError("A worker process managed by the executor was unexpectedly terminated.")
 
@@ -672,7 +678,7 @@ def test_jobs_reach_the_search_and_a_process_that_is_killed_in_it_is_told(reprod
     assert done.exit_code == 2
     assert asked == [2]
     told = " ".join(done.output.split())
-    assert "A process was killed, perhaps for want of memory; try fewer --jobs. The rest is kept." in told
+    assert "A process was killed, perhaps because memory ran out; try fewer --jobs. The same command continues" in told
     assert "Traceback" not in done.output
 
 

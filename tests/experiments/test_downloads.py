@@ -13,9 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 from devkits import make_devkit
-from directloss.experiments.data.downloads import DownloadError, check, download, unpack
 
-from directloss.experiments.data import downloads, voc
+from directloss.experiments.data import voc
+from directloss.experiments.harness import downloads
+from directloss.experiments.harness.downloads import DownloadError, check, download, unpack
 
 BODY = np.random.default_rng(0).bytes(300_000)
 MD5 = hashlib.md5(BODY).hexdigest()

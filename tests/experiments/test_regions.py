@@ -14,12 +14,12 @@ from test_detection_evaluation import plain_overlap
 from test_pooling import plain as plain_pool
 from torch import Tensor, nn
 
-from directloss.experiments.data.voc import DevkitError
 from directloss.experiments.harness import cache as kept
 from directloss.experiments.vision import regions
 from directloss.experiments.vision.backbones import BACKBONES, AlexNet, Backbone, SqueezeNet
 from directloss.experiments.vision.boxes import labelled
 from directloss.experiments.vision.crops import MEAN, STD, crop, normalised
+from directloss.experiments.vision.images import ImageError
 from directloss.experiments.vision.regions import Basis, compute, describe, fit_basis, kept_basis
 
 
@@ -416,7 +416,7 @@ def test_it_goes_on_after_the_last_whole_image_and_gives_the_same_bytes(images, 
 def test_an_image_that_breaks_on_the_way_is_named_and_what_was_done_is_kept(images, tmp_path):
     whole = images[0][3].read_bytes()
     images[0][3].write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=f"{images[0][3]} is no whole image"):
+    with pytest.raises(ValueError, match=f"{images[0][3]} is not a whole image"):
         call(images)
     (progress,) = (tmp_path / "cache").rglob("*.progress")
     assert progress.read_text() == str(sum(map(len, images[1][:3])))
@@ -426,7 +426,7 @@ def test_a_box_outside_of_its_image_is_an_error_that_names_the_image(images):
     boxes = [some.copy() for some in images[1]]
     boxes[1][0] = [500, 500, 600, 600]
     for sample in ((0, 2), (1, 2)):  # whether it is met on the way to the basis or after
-        with pytest.raises(DevkitError, match="outside") as caught:
+        with pytest.raises(ImageError, match="outside") as caught:
             call((images[0], boxes), sample=sample)
         assert str(caught.value).startswith(f"{images[0][1]}: ")
 

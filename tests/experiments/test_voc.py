@@ -20,10 +20,10 @@ from directloss.experiments.data.voc import (
     find_devkit,
     is_there,
     read_actions,
-    read_image,
     read_scenes,
     verify,
 )
+from directloss.experiments.vision.images import ImageError, read_image
 
 LISTS = "ImageSets/Action"
 A, B, C = "2011_000002", "2010_000001", "2012_000003"
@@ -241,12 +241,12 @@ def test_a_damaged_or_dangerous_image_is_named(case, devkit):
     path = devkit / "JPEGImages" / f"{B}.jpg"
     path.write_bytes(IMAGES[case])
     for read in (lambda: read_image(path), lambda: verify(devkit)):
-        with pytest.raises(DevkitError, match=f"{path} is no whole image: .*{'bomb' if 'bomb' in case else ''}"):
+        with pytest.raises(ImageError, match=f"{path} is not a whole image: .*{'bomb' if 'bomb' in case else ''}"):
             read()
 
 
 def test_a_missing_image_is_named(tmp_path):
-    with pytest.raises(DevkitError, match=f"{tmp_path / 'x.jpg'} is missing"):
+    with pytest.raises(ImageError, match=f"{tmp_path / 'x.jpg'} is missing"):
         read_image(tmp_path / "x.jpg")
 
 

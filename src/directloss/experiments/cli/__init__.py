@@ -2,11 +2,7 @@
 
 import typer
 
-from .data import data
-from .detect import detect
-from .report import report
-from .reproduce import reproduce
-from .tasks import check, list_all
+from . import data, detect, report, reproduce, tasks
 
 __all__ = ["app"]
 
@@ -17,7 +13,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(reproduce, name="reproduce")
-for command in (report, data, detect, check):
+app.add_typer(reproduce.reproduce, name="reproduce")
+for command in (report.report, data.data, detect.detect, tasks.check):
     app.command()(command)
-app.command("list")(list_all)
+app.command("list")(tasks.list_all)

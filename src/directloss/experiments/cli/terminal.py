@@ -57,19 +57,24 @@ def handled() -> Iterator[None]:
 def show_steps() -> Iterator[Steps]:
     """Show a bar for each step of some work."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-    with Bars(*columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=errors) as bars:
+    bars = Bars(*columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=errors)
 
-        def step(text: str, /) -> Progress:
-            bar: list[TaskID] = []
+    def step(text: str, /) -> Progress:
+        bar: list[TaskID] = []
 
-            def progress(share: float, /) -> None:
-                if not bar:  # a step that has nothing to do shows no bar
-                    bar.append(bars.add_task(text, total=1.0))
-                bars.update(bar[0], completed=share)
+        def progress(share: float, /) -> None:
+            if not bar:  # a step that has nothing to do shows no bar
+                bars.start()
+                bar.append(bars.add_task(text, total=1.0))
+            bars.update(bar[0], completed=share)
 
-            return progress
+        return progress
 
+    try:
         yield step
+    finally:
+        if bars.tasks:
+            bars.stop()
 
 
 @contextmanager
