@@ -483,7 +483,9 @@ def test_tables_and_figures_say_it_all(summary):
     assert all(text == "+0.100 ± 0.000" for row in differences.rows for text in row[1:])
     figures = summary.figures()
     assert len({figure.name for figure in figures}) == len(figures) == 11
-    (budget,) = [figure for figure in figures if figure.name.endswith("budget-stopped-early-noisy-validation-20-percent-flipped")]
+    (budget,) = [
+        figure for figure in figures if figure.name.endswith("budget-stopped-early-noisy-validation-20-percent-flipped")
+    ]
     assert "settings tried" in budget.alt
 
 
