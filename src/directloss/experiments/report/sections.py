@@ -64,7 +64,8 @@ class Section:
         makers = {tuple(run.made.versions.items()) for run in self.runs}
         facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(makers)]
         if self.missing:
-            facts.append(f"Not finished: {self.missing} runs are missing. The same command goes on with them.")
+            runs = "1 run is" if self.missing == 1 else f"{self.missing} runs are"
+            facts.append(f"Not finished: {runs} missing. The same command continues with them.")
         if self.left_out:
             facts.append(f"{self.left_out} runs of other settings are in the folder and not counted here.")
         facts += [f"Set aside, not counted: {text}" for text in self.set_aside]
