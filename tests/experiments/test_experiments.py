@@ -63,12 +63,12 @@ def test_labels_flip_at_the_given_rate():
 def test_every_method_gives_each_network_its_own_value_and_gradient(name):
     scores = torch.randn((3, 40), generator=generator()).requires_grad_()
     target = torch.rand(40, generator=generator(1)) < 0.3
-    values = METHODS[name].loss(scores, target, 0.7)
+    values = METHODS[name].loss(scores, target, torch.full((len(scores),), 0.7))
     assert values.shape == (3,)
     values[1].backward()
     assert scores.grad is not None
     assert (scores.grad[[0, 2]] == 0).all()
-    alone = METHODS[name].loss(scores[1:2].detach(), target, 0.7)
+    alone = METHODS[name].loss(scores[1:2].detach(), target, torch.tensor([0.7]))
     torch.testing.assert_close(values[1:2].detach(), alone)
 
 

@@ -149,16 +149,8 @@ def sweep(
 
 def losses(method: str, settings: Sequence[Setting]) -> Callable[[Tensor, Tensor], Tensor]:
     """The method's loss of scores (settings, items), each row with the strength of its setting."""
-    loss = METHODS[method].loss
-    strengths = sorted({setting.strength for setting in settings})
-    rows = [[k for k, setting in enumerate(settings) if setting.strength == strength] for strength in strengths]
-    back = torch.tensor([k for row in rows for k in row]).argsort()
-
-    def of(scores: Tensor, target: Tensor) -> Tensor:
-        parts = [loss(scores[row], target, strength) for row, strength in zip(rows, strengths, strict=True)]
-        return torch.cat(parts)[back]
-
-    return of
+    strengths = torch.tensor([setting.strength for setting in settings], dtype=torch.float64)
+    return lambda scores, target: METHODS[method].loss(scores, target, strengths)
 
 
 def average_precisions(scores: Tensor, target: Tensor) -> list[float]:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..harness.progress import Progress
-from ..methods import METHODS
-from ..sweep import Setting, average_precisions, checkpoints
+from ..sweep import Setting, average_precisions, checkpoints, losses
 from ..trainers import Callback, fine_tune
 from ..vision.backbones import Backbone
 from ..vision.crops import normalised
@@ -104,8 +103,10 @@ class _One:
             mirrored = torch.rand(len(places), generator=self.draw) < 0.5
             return lambda: self._chunks(places, mirrored)
 
+        of = losses(self.method, [self.setting])
+
         def loss(scores: Tensor) -> Tensor:
-            return METHODS[self.method].loss(scores.unsqueeze(0), target, self.setting.strength).squeeze(0)
+            return of(scores.unsqueeze(0), target).squeeze(0)
 
         return fine_tune(
             self.network, self.network.head, chunks, loss,
