@@ -173,9 +173,9 @@ def test_terminal_shows_tables_verdicts_and_what_to_take_away(sections, width):
 
 
 def test_terminal_marks_the_best_of_a_column(sections):
-    console = Console(width=100, file=io.StringIO(), force_terminal=True, color_system="standard")
-    console.print(overview(sections))
-    printed = console.file.getvalue()
+    file = io.StringIO()
+    Console(width=100, file=file, force_terminal=True, color_system="standard").print(overview(sections))
+    printed = file.getvalue()
     bold = re.findall(r"\x1b\[1m *(\d\.\d{3} ± \d\.\d{3})", printed)
     tables = [table for section in sections for table in section.summary.overview]
     best = [table.rows[row][column] for table in tables for row, column in sorted(table.best)]
