@@ -21,12 +21,12 @@ from directloss.experiments.actions.config import ActionsOptions, Config, Result
 from directloss.experiments.actions.experiment import _thirds, configs, run
 from directloss.experiments.actions.fine_tuning import Scorer
 from directloss.experiments.data.voc import ACTIONS, read_actions
-from directloss.experiments.harness import cache as kept
+from directloss.experiments.harness.cache import Cache
 from directloss.experiments.harness.experiment import Made, Run
 from directloss.experiments.harness.progress import no_steps
 from directloss.experiments.report.verdicts import judge
 from directloss.experiments.sweep import Setting
-from directloss.experiments.vision.backbones import AlexNet, SqueezeNet, load_weights
+from directloss.experiments.vision.backbones import AlexNet, SqueezeNet, cached_backbone, load_weights
 from directloss.experiments.vision.crops import crop, normalised
 from directloss.experiments.vision.images import read_image
 from directloss.training import accumulate
@@ -129,7 +129,7 @@ def test_features_depend_on_weights_boxes_and_images(place, tmp_path):
     provenance = actions.provenance()
     key = features.compute(actions, "pooled", "alexnet", place / "alexnet.npz", provenance)
     assert key == prepared(place)[0].features
-    rows = kept.open_kept(key)
+    rows = features.CACHE.array(key)
     assert rows.shape == (len(actions), 2, 9216)
     assert rows.dtype == np.float16
     network = AlexNet().eval()
@@ -182,12 +182,12 @@ def test_features_go_on_after_the_last_whole_chunk(place, tmp_path, monkeypatch)
     monkeypatch.setattr(features, "_through", counting)
     key = features.compute(*arguments)
     assert sum(seen) == 1 + len(actions) - done  # one to see what shape rows have
-    resumed = np.array(kept.open_kept(key))
+    resumed = np.array(features.CACHE.array(key))
     assert not part.exists()
     assert not part.with_suffix(".progress").exists()
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "other"))
     assert features.compute(*arguments) == key
-    assert np.array_equal(resumed, kept.open_kept(key))
+    assert np.array_equal(resumed, features.CACHE.array(key))
 
 
 @pytest.mark.parametrize("damage", ["removed", "cut", "junk", "other count"])
@@ -228,25 +228,42 @@ def test_an_odd_part_is_begun_anew(place, tmp_path, monkeypatch, damage):
     assert part.exists()
     monkeypatch.undo()
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
-    rows = kept.open_kept(features.compute(*arguments))
+    rows = features.CACHE.array(features.compute(*arguments))
     assert np.array_equal(rows, features._crops(actions, 0, len(actions))[:, 0].numpy())
 
 
 def test_a_damaged_file_of_features_is_named(place, tmp_path, monkeypatch):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"key\.npy is gone"):
-        kept.open_kept("key")
-    kept.location("key").parent.mkdir()
-    np.save(kept.location("key"), np.zeros(100))
-    kept.location("key").write_bytes(kept.location("key").read_bytes()[:500])
-    with pytest.raises(ValueError, match=r"key\.npy is damaged .* Remove it"):
-        kept.open_kept("key")
+    cache = Cache("make it")
+    with pytest.raises(FileNotFoundError, match=r"key\.npy is missing\. `make it` makes it again\."):
+        cache.array("key")
+    path = cache.array_path("key")
+    path.parent.mkdir()
+    np.save(path, np.zeros(100))
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(ValueError, match=r"key\.npy is damaged .* Remove it; `make it` makes it again\."):
+        cache.array("key")
+
+
+def test_a_damaged_file_of_labels_is_named_and_replaced(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
+    actions = read_actions(place / "data")
+    with pytest.raises(FileNotFoundError, match=r"key\.json is missing\. `directloss reproduce actions --root DIR`"):
+        features.read_labels("key", "walking")
+    key = features.cache_labels(actions)
+    (path,) = (tmp_path / "labels").iterdir()
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"\.json is damaged .* Remove it"):
+        features.read_labels(key, "walking")
+    assert features.cache_labels(actions) == key
+    assert torch.equal(features.read_labels(key, "walking"), actions.labels["walking"])
 
 
 def test_weights_that_are_missing_are_drawn_from_the_seed(place):
     source, _ = prepared(place, "alexnet", "all")
     first, second, other = (
-        features.kept_weights("alexnet", source.weights, seed).state_dict()["classifier.1.weight"] for seed in (0, 0, 1)
+        cached_backbone(features.CACHE, "alexnet", source.weights, seed).state_dict()["classifier.1.weight"]
+        for seed in (0, 0, 1)
     )
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
@@ -263,7 +280,7 @@ def test_thirds_are_apart_and_of_listed_boxes_only(place):
         assert sorted(places.tolist()) == labels.nonzero().flatten().tolist()
         sizes = [len(part) for part in thirds.values()]
         assert max(sizes) - min(sizes) <= 1
-        assert torch.equal(labels, features.kept_labels(source.labels, action))
+        assert torch.equal(labels, features.read_labels(source.labels, action))
         again, _ = _thirds(dataclasses.replace(config, action=action, method="x-ent", noise=0.4), labels)
         assert all(torch.equal(thirds[name], again[name]) for name in thirds)
         few, _ = _thirds(dataclasses.replace(config, action=action, items=4), labels)

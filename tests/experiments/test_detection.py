@@ -18,12 +18,12 @@ from PIL import Image
 from test_detection_evaluation import plain_evaluate, plain_overlap, plain_suppress
 from test_regions import plain_labels
 
-from directloss.experiments.data.voc import CLASSES, DevkitError, Scene, Thing, read_scenes
+from directloss.experiments.data.voc import CLASSES, Annotation, DevkitError, Scene, read_scenes
 from directloss.experiments.detection import experiment as detection
 from directloss.experiments.detection.config import Config, DetectionOptions, ObjectCounts, Result, TrainingCounts
 from directloss.experiments.detection.experiment import configs, prepare, run
-from directloss.experiments.detection.images import PARTS, Images, keep_images, kept_images, pick
-from directloss.experiments.harness import cache as kept
+from directloss.experiments.detection.images import CACHE, PARTS, Images, cache_images, pick, read_images
+from directloss.experiments.harness.cache import Cache
 from directloss.experiments.harness.experiment import Made, Run
 from directloss.experiments.harness.typed import decode, encode
 from directloss.experiments.networks import Heads
@@ -47,10 +47,10 @@ def place(tmp_path_factory):
     patch.setattr(regions, "SHORTER", 120)
     patch.setattr(detection, "COMPONENTS", 64)
     patch.setattr("joblib.cpu_count", lambda: 1)
-    kept_images.cache_clear()
+    read_images.cache_clear()
     yield folder
     patch.undo()
-    kept_images.cache_clear()
+    read_images.cache_clear()
 
 
 def options(place, **changes):
@@ -62,7 +62,7 @@ def options(place, **changes):
 def prepared(place):
     told = []
     source, notes = prepare(options(place), 0, lambda text: told.append(text) or (lambda share: None))
-    return SimpleNamespace(source=source, notes=notes, told=told, images=kept_images(source.keys[0]))
+    return SimpleNamespace(source=source, notes=notes, told=told, images=read_images(source.keys[0]))
 
 
 def config(source, **changes):
@@ -88,22 +88,22 @@ def test_images_are_apart_and_a_quarter_is_held_out(place, prepared):
     lists = [{scene.name: scene for scene in read_scenes(place / "data", part)} for part in ("train", "val")]
     assert {*train, *held_out} <= lists[0].keys()
     assert set(test) <= lists[1].keys()
-    for name, path, things in zip(images.names, images.paths, images.things, strict=True):
+    for name, path, annotations in zip(images.names, images.paths, images.annotations, strict=True):
         scene = (lists[0] | lists[1])[name]
-        assert (str(scene.path), scene.things) == (path, things)
+        assert (str(scene.path), scene.annotations) == (path, annotations)
 
 
 def test_rows_are_objects_of_training_images_and_then_proposals_up_to_a_number(prepared):
-    images, boxes = prepared.images, kept.open_kept(prepared.source.keys[1])
+    images, boxes = prepared.images, CACHE.array(prepared.source.keys[1])
     end = 0
     for number, part in enumerate(images.parts):
         start, end = end, end + images.rows[number]
         found = propose(Path(images.paths[number]))[:40]
-        objects = [list(thing.box) for thing in images.things[number] if not thing.difficult]
+        objects = [list(each.box) for each in images.annotations[number] if not each.difficult]
         expected = [*(objects if part == "train" else []), *found.tolist()]
         assert boxes[start:end].tolist() == expected
         assert (images.ends[number], images.image_of(np.array([start, end - 1])).tolist()) == (end, [number, number])
-    assert len(boxes) == end == len(kept.open_kept(prepared.source.keys[2]))
+    assert len(boxes) == end == len(CACHE.array(prepared.source.keys[2]))
     assert max(images.rows[18:]) == 40
     for part in PARTS:
         numbers = of_part(images, part)
@@ -117,13 +117,13 @@ def test_notes_and_steps_tell_what_was_found(prepared):
         hit = total = 0
         for number in of_part(images, part):
             found = propose(Path(images.paths[number]))[:40].tolist()
-            for thing in images.things[number]:
-                total += not thing.difficult
-                hit += not thing.difficult and max(plain_overlap(thing.box, box) for box in found) >= 0.5
+            for each in images.annotations[number]:
+                total += not each.difficult
+                hit += not each.difficult and max(plain_overlap(each.box, box) for box in found) >= 0.5
         shares.append(f"{hit / total:.1%} ({part})")
-    count = sum(images.rows) - sum(not t.difficult for number in range(18) for t in images.things[number])
+    count = sum(images.rows) - sum(not t.difficult for number in range(18) for t in images.annotations[number])
     assert prepared.notes == [
-        f"{count} proposals of 40 images; of the objects {', '.join(shares)} overlap one by half or more."
+        f"{count} proposals of 40 images. Objects that a proposal overlaps by half or more: {', '.join(shares)}."
     ]
     assert prepared.told[0] == "proposals of 40 images"
     assert prepared.told[-1] == f"pooled features of {sum(images.rows)} boxes, 0.0 GB"
@@ -145,41 +145,41 @@ def test_where_the_devkit_is_does_not_matter(place, prepared, monkeypatch, tmp_p
 
 def test_images_that_were_moved_are_found_where_they_are(prepared, monkeypatch, tmp_path):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
-    kept_images.cache_clear()
+    read_images.cache_clear()
     images = prepared.images
-    key = keep_images(images)
-    assert kept_images(key) == images
+    key = cache_images(images)
+    assert read_images(key) == images
     moved = dataclasses.replace(images, paths=tuple(f"/elsewhere{path}" for path in images.paths))
-    assert keep_images(moved) == key
-    assert kept_images(key) == moved
+    assert cache_images(moved) == key
+    assert read_images(key) == moved
     other = dataclasses.replace(images, names=("x", *images.names[1:]))
-    assert keep_images(other) != key
-    kept_images.cache_clear()
+    assert cache_images(other) != key
+    read_images.cache_clear()
 
 
 @pytest.mark.parametrize("junk", [b"", b"{", b"\xff\xfe\x00junk"])
 def test_a_damaged_list_of_images_is_written_again(prepared, junk, monkeypatch, tmp_path):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
-    kept_images.cache_clear()
-    key = keep_images(prepared.images)
+    read_images.cache_clear()
+    key = cache_images(prepared.images)
     (path,) = (tmp_path / "images").iterdir()
     path.write_bytes(junk)
-    assert keep_images(prepared.images) == key
-    assert kept_images(key) == prepared.images
-    kept_images.cache_clear()
+    assert cache_images(prepared.images) == key
+    assert read_images(key) == prepared.images
+    read_images.cache_clear()
 
 
 def test_a_list_of_images_that_is_gone_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"key\.json is gone. `directloss reproduce detection --root"):
-        kept_images("key")
+    with pytest.raises(FileNotFoundError, match=r"key\.json is missing. `directloss reproduce detection --root"):
+        read_images("key")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"features": "sift"}, "--features 'sift' is unknown. There are: pooled, warped"),
-        ({"root": None}, "detection needs data: add --root DIR."),
+        ({"root": None}, "The experiment needs data: add --root DIR."),
         ({"positive": 0.2}, "Overlaps must be 0 < negative ≤ positive ≤ 1; got 0.3 and 0.2"),
         ({"negative": 0.0}, "Overlaps must be"),
         ({"positive": 1.1}, "Overlaps must be"),
@@ -221,7 +221,7 @@ def test_the_paper_preset_wants_all_twenty_classes(place, monkeypatch):
 
 def test_too_few_images_are_told(place, tmp_path):
     make_detection_devkit(tmp_path, train=3)
-    with pytest.raises(ValueError, match="The list of training images names 3; a quarter is held out, so 4 are needed"):
+    with pytest.raises(ValueError, match="The list of training images has 3; 4 or more are needed"):
         prepare(options(place, root=tmp_path))
 
 
@@ -235,7 +235,7 @@ def test_a_missing_list_or_a_broken_image_is_named(place, part, tmp_path):
         prepare(options(place, root=tmp_path / "data"))
     main.write_text("\n".join(names))
     scenes = {scene.name: scene for scene in read_scenes(tmp_path / "data", part)}
-    images = kept_images(prepare(options(place))[0].keys[0])
+    images = read_images(prepare(options(place))[0].keys[0])
     victim = next(scenes[name].path for name in images.names if name in scenes)
     victim.write_bytes(victim.read_bytes()[:300])
     with pytest.raises(ImageError, match=f"{victim} is not a whole image"):
@@ -274,14 +274,14 @@ def test_an_image_on_both_lists_is_refused_before_any_search(place, tmp_path, mo
 
 @pytest.mark.parametrize("category", ["car", "cat", "person"])
 def test_labels_of_rows_are_those_of_a_plain_loop(prepared, category):
-    images, boxes = prepared.images, kept.open_kept(prepared.source.keys[1])
+    images, boxes = prepared.images, CACHE.array(prepared.source.keys[1])
     found = images.labels(category, boxes, 0.5, 0.3)
     expected = []
     for number in of_part(images, "train"):
-        mine = [thing for thing in images.things[number] if thing.name == category]
-        there = np.array([thing.box for thing in mine]).reshape(-1, 4)
+        mine = [each for each in images.annotations[number] if each.name == category]
+        there = np.array([each.box for each in mine]).reshape(-1, 4)
         some = np.asarray(boxes[images.ends[number] - images.rows[number] : images.ends[number]], dtype=float)
-        expected += plain_labels(some, there, np.array([thing.difficult for thing in mine], dtype=bool), 0.5, 0.3)
+        expected += plain_labels(some, there, np.array([each.difficult for each in mine], dtype=bool), 0.5, 0.3)
     assert found.tolist() == expected
     assert {-1, 0, 1} == set(expected)
 
@@ -294,7 +294,7 @@ def head_of(result):
 def detected(prepared, result, part):
     """By the head of a result, with plain loops: what stays of all boxes, and what the challenge says to it."""
     images, keys = prepared.images, prepared.source.keys
-    rows, boxes = (np.asarray(kept.open_kept(key), dtype=float) for key in keys[2:0:-1])
+    rows, boxes = (np.asarray(CACHE.array(key), dtype=float) for key in keys[2:0:-1])
     numbers = of_part(images, part)
     where = np.concatenate([np.full(images.rows[number], number) for number in numbers])
     start = sum(images.rows[: numbers[0]])
@@ -323,19 +323,19 @@ def test_the_best_on_images_held_out_is_chosen(result):
 def test_a_result_says_what_it_is_from(prepared, result):
     images = prepared.images
     easy = [
-        sum(t.name == "car" and not t.difficult for k in of_part(images, part) for t in images.things[k])
+        sum(t.name == "car" and not t.difficult for k in of_part(images, part) for t in images.annotations[k])
         for part in PARTS
     ]
     assert result.objects == ObjectCounts(*easy)
-    labels = images.labels("car", kept.open_kept(prepared.source.keys[1]), 0.5, 0.3)
+    labels = images.labels("car", CACHE.array(prepared.source.keys[1]), 0.5, 0.3)
     assert result.training == TrainingCounts(int((labels == 1).sum()), int((labels == -1).sum()))
-    boxes = np.asarray(kept.open_kept(prepared.source.keys[1]), dtype=float)
+    boxes = np.asarray(CACHE.array(prepared.source.keys[1]), dtype=float)
     hit = 0
     for number in of_part(images, "test"):
         some = boxes[images.ends[number] - images.rows[number] : images.ends[number]].tolist()
-        for thing in images.things[number]:
-            if thing.name == "car" and not thing.difficult:
-                hit += max(plain_overlap(thing.box, box) for box in some) >= 0.5
+        for each in images.annotations[number]:
+            if each.name == "car" and not each.difficult:
+                hit += max(plain_overlap(each.box, box) for box in some) >= 0.5
     assert result.recall == pytest.approx(hit / result.objects.test, abs=1e-6)
     assert result == decode(Result, json.loads(json.dumps(encode(result), allow_nan=False)))
 
@@ -369,7 +369,7 @@ def test_pictures_are_the_first_right_and_the_first_wrong_detections(prepared, r
             assert picture.score == pytest.approx(found.scores[place], abs=1e-3)
             left, top, right_, bottom = found.boxes[place].tolist()
             assert picture.box == (left - 1, top - 1, right_, bottom)  # not shrunk
-            cars = [thing.box for thing in images.things[number] if thing.name == "car"]
+            cars = [each.box for each in images.annotations[number] if each.name == "car"]
             assert picture.truth == tuple((box[0] - 1, box[1] - 1, *box[2:]) for box in cars)
             shown = Image.open(io.BytesIO(base64.b64decode(picture.jpeg)))
             assert shown.size == picture.size == (120, 90)
@@ -409,11 +409,11 @@ def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
     assert torch.equal(seen[0][0], seen[1][0])
     flipped = (seen[0][1] != seen[1][1]).float().mean()
     assert 0.1 < flipped < 0.3
-    labels = prepared.images.labels("car", kept.open_kept(prepared.source.keys[1]), 0.5, 0.3)
+    labels = prepared.images.labels("car", CACHE.array(prepared.source.keys[1]), 0.5, 0.3)
     used = labels[labels != 0] == 1
     assert torch.equal(seen[0][1], torch.from_numpy(used))
     rows = np.flatnonzero(labels)
-    assert np.array_equal(seen[0][0].numpy(), kept.open_kept(prepared.source.keys[2])[rows].astype(np.float32))
+    assert np.array_equal(seen[0][0].numpy(), CACHE.array(prepared.source.keys[2])[rows].astype(np.float32))
     for _, target, batches in seen:
         for batch in batches:
             assert len(batch) == 32
@@ -423,7 +423,7 @@ def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
 def test_boxes_that_train_are_limited_and_drawn_from_the_seed(prepared, monkeypatch):
     monkeypatch.setattr(detection, "POSITIVES", 5)
     monkeypatch.setattr(detection, "NEGATIVES", 9)
-    labels = prepared.images.labels("car", kept.open_kept(prepared.source.keys[1]), 0.5, 0.3)
+    labels = prepared.images.labels("car", CACHE.array(prepared.source.keys[1]), 0.5, 0.3)
     drawn = [detection._training_set(labels, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
     for rows, target in drawn:
         assert sorted(set(rows.tolist())) == rows.tolist()
@@ -461,7 +461,7 @@ def test_what_a_run_of_lost_networks_leaves_is_json_and_no_detector_that_cannot_
 @pytest.mark.parametrize("value", [3e38, float("inf"), float("nan")])
 def test_a_network_whose_scores_are_not_finite_finds_nothing(monkeypatch, value):
     images, boxes, rows = many()
-    monkeypatch.setattr(detection, "open_kept", lambda key, what: rows)
+    monkeypatch.setattr(Cache, "array", lambda self, key: rows)
     networks = Heads(2, (6, 1), "he", torch.Generator().manual_seed(0))
     networks.weights.data[1, :3] = value
     with torch.no_grad():
@@ -475,7 +475,7 @@ def test_a_network_whose_scores_are_not_finite_finds_nothing(monkeypatch, value)
 def test_one_score_that_is_not_finite_is_enough_in_whatever_chunk(monkeypatch):
     images, boxes, rows = many()
     rows[9000] = 60_000
-    monkeypatch.setattr(detection, "open_kept", lambda key, what: rows)
+    monkeypatch.setattr(Cache, "array", lambda self, key: rows)
     networks = Heads(2, (6, 1), "he", torch.Generator().manual_seed(0))
     networks.weights.data[1, :-1] = 1e34
     with torch.no_grad():
@@ -524,7 +524,7 @@ def exported(source, category, method, weights, threshold, seed=0):
 
 
 def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_first_seed(prepared, tmp_path):
-    basis = regions.kept_basis(prepared.source.keys[3])
+    basis = regions.read_basis(CACHE, prepared.source.keys[3])
     random = np.random.default_rng(0)
     heads = {of: random.normal(size=65) * size for of, size in (("person", 1e30), ("cat", 1e-6), ("car", 5.0))}
     sizes = {of: np.linalg.norm(head[:-1]) for of, head in heads.items()}
@@ -537,7 +537,7 @@ def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_f
     assert [path.name for path in tmp_path.iterdir()] == ["squeezenet-pooled-pos-AP-0"]
     found = load_detector(tmp_path / "squeezenet-pooled-pos-AP-0")
     assert found.heads.classes == ("car", "cat", "person")
-    assert (found.way, found.boxes, found.overlap) == ("pooled", 40, 0.3)
+    assert (found.feature_kind, found.boxes, found.overlap) == ("pooled", 40, 0.3)
     torch.testing.assert_close(found.heads.thresholds, torch.full((3,), 0.25))
     rows = torch.rand((5, len(basis.mean)), generator=torch.Generator().manual_seed(0)) / 50
     for number, of in enumerate(found.heads.classes):
@@ -555,12 +555,12 @@ def test_a_run_without_a_source_says_what_to_name():
 def test_features_that_are_gone_or_damaged_are_named_by_a_run(prepared, place, monkeypatch, tmp_path):
     shutil.copytree(place / "cache", tmp_path / "cache")
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
-    path = kept.location(prepared.source.keys[2])
+    path = CACHE.array_path(prepared.source.keys[2])
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(ValueError, match=f"{path} is damaged .* Remove it"):
         run(config(prepared.source))
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=f"{path} is gone. `directloss reproduce detection"):
+    with pytest.raises(FileNotFoundError, match=f"{path} is missing. `directloss reproduce detection"):
         run(config(prepared.source))
 
 
@@ -570,15 +570,16 @@ def many():
     corner = random.integers(1, 400, (13_500, 2))
     boxes = np.concatenate([corner, corner + random.integers(5, 80, (13_500, 2))], axis=1).astype(np.float32)
     rows = random.normal(size=(13_500, 6)).astype(np.float16)
-    things = tuple(
-        tuple(Thing("car", tuple(boxes[4500 * k + place].tolist()), place == 3) for place in range(8)) for k in range(3)
+    annotations = tuple(
+        tuple(Annotation("car", tuple(boxes[4500 * k + place].tolist()), place == 3) for place in range(8))
+        for k in range(3)
     )
-    return Images(("a", "b", "c"), ("", "", ""), ("test",) * 3, things, (4500,) * 3), boxes, rows
+    return Images(("a", "b", "c"), ("", "", ""), ("test",) * 3, annotations, (4500,) * 3), boxes, rows
 
 
 def test_how_many_rows_are_scored_at_once_does_not_matter(monkeypatch):
     images, boxes, rows = many()
-    monkeypatch.setattr(detection, "open_kept", lambda key, what: rows)
+    monkeypatch.setattr(Cache, "array", lambda self, key: rows)
     networks = Heads(2, (6, 1), "he", torch.Generator().manual_seed(0))
     networks.weights.data[1] *= -1
     found = []
@@ -598,8 +599,8 @@ def test_how_many_rows_are_scored_at_once_does_not_matter(monkeypatch):
             assert detections.scores.max() == pytest.approx(scores.max(), abs=1e-5)
 
 
-def scene(name, *things):
-    return Scene(name, Path(name), tuple(Thing(of, (1, 1, 9, 9), hard) for of, hard in things))
+def scene(name, *annotations):
+    return Scene(name, Path(name), tuple(Annotation(of, (1, 1, 9, 9), hard) for of, hard in annotations))
 
 
 @pytest.fixture
@@ -621,7 +622,7 @@ def test_picking_is_balanced_while_there_are_images_and_has_no_repeats(scenes):
     assert len(pick(scenes, 1000, ("car", "cat", "person"), 0)) == len(scenes)
 
 
-def test_picking_is_deterministic_and_hangs_on_the_seed(scenes):
+def test_picking_is_deterministic_and_depends_on_the_seed(scenes):
     for categories in ((), ("car", "cat")):
         assert pick(scenes, 12, categories, 3) == pick(scenes, 12, categories, 3)
         assert pick(scenes, 12, categories, 3) != pick(scenes, 12, categories, 4)

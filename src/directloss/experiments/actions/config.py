@@ -1,32 +1,25 @@
 """What a person can ask of the actions experiment, its configurations and its result."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from ..data.voc import ACTIONS
 from ..harness import experiment as harness
-from ..harness.options import Option, Options
+from ..harness.options import Option
 from ..harness.typed import JsonName
 from ..sweep import Curve, Curves, Setting
-from ..vision.backbones import BACKBONES
+from ..vision.options import VisionOptions
 
 __all__ = ["TRAINED", "ActionsOptions", "Config", "Result", "Run", "Source"]
 
 TRAINED = {"head": "pooled", "top": "trunk", "all": "crops"}
-"""What trains, and what is therefore cached of every box."""
+"""What trains, and the kind of features of a box that it needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActionsOptions(Options):
+class ActionsOptions(VisionOptions):
     """What the actions experiment takes."""
 
-    root: Annotated[Path | None, Option("Folder of the VOC2012 devkit; needed.", metavar="DEVKIT")] = None
-    weights: Annotated[
-        Path | None,
-        Option("torchvision's weights of the backbone, .pth or .npz; without it they are fetched.", metavar="FILE"),
-    ] = None
-    backbone: Annotated[str, Option(f"One of: {', '.join(BACKBONES)}.")] = "squeezenet"
     train: Annotated[str, Option(f"What trains, one of: {', '.join(TRAINED)}.")] = "head"
 
 

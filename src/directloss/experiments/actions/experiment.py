@@ -8,14 +8,13 @@ from torch import Tensor
 
 from ..data.label_noise import flip_labels
 from ..data.voc import ACTIONS, read_actions
-from ..harness.cache import open_kept
 from ..harness.experiment import Experiment
 from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..networks import Heads
 from ..sweep import Setting, grid, sweep
-from ..vision.backbones import BACKBONES, find_weights, load_weights
+from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
 from .config import TRAINED, ActionsOptions, Config, Result, Source
-from .features import compute, keep_labels, keep_weights, kept_labels, kept_weights
+from .features import CACHE, cache_labels, compute, read_labels
 from .fine_tuning import tune
 from .summary import COSTLY, PAPER, summarise
 
@@ -29,9 +28,9 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "central-AP": (0.1, 1.0, 10.0, 100.0),
 }
 HEADS = {"linear": (256, 1), "averaged linear": (256, 1), "mlp": (128, 16, 1)}
-"""Widths of a head: so many components of the features, hidden units, one score."""
+"""Widths of the layers of a head: components of the features, hidden units, one score."""
 AVERAGING = 0.97
-"""How much an iteration counts of the next one, in the weights of an averaged head."""
+"""In the mean weights of an averaged head, each iteration counts this much of the next one."""
 COMPONENTS = max(widths[0] for widths in HEADS.values())
 
 
@@ -40,25 +39,24 @@ def prepare(options: ActionsOptions, jobs: int = 0, steps: Steps = no_steps) -> 
     train, backbone = options.train, options.backbone
     if train not in TRAINED:
         raise ValueError(f"--train {train!r} is unknown. What can train: {', '.join(TRAINED)}.")
-    if options.root is None:
-        raise ValueError("actions needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.")
+    root = options.devkit()
     weights = find_weights(backbone, options.weights, steps)
     missing = load_weights(BACKBONES[backbone](), weights)
     notes = (
         [f"{weights.name} lacks {', '.join(missing)}: these start at random."] if missing and train != "head" else []
     )
-    actions = read_actions(options.root)
+    actions = read_actions(root)
     provenance = actions.provenance(steps("reading images"))
     kind = TRAINED[train]
     features = compute(actions, kind, backbone, weights, provenance, steps(f"{kind} of {len(actions)} boxes"))
-    return Source(backbone, train, features, keep_labels(actions), keep_weights(weights)), notes
+    return Source(backbone, train, features, cache_labels(actions), cache_weights(CACHE, weights)), notes
 
 
 def configs(options: ActionsOptions, source: Source | None = None) -> list[Config]:
-    """The configurations of the options on one source; without one, to count them."""
+    """The configurations of the options on a source. Without a source they can only be counted."""
     if options.train != "head":
         return _fine_tuned(options, source)
-    everything = options.backbone == "squeezenet" or options.preset == "quick"  # else what the paper has
+    everything = options.backbone == "squeezenet" or options.preset == "quick"  # else the methods of the paper
     if options.preset == "paper":
         actions, levels, decays = tuple(ACTIONS), (0.0, 0.1, 0.2, 0.3, 0.4), (0.0, 0.1, 1.0)
         heads = tuple(HEADS) if everything else ("linear",)
@@ -70,7 +68,7 @@ def configs(options: ActionsOptions, source: Source | None = None) -> list[Confi
     few = {method: grids[method] for method in PAPER}
     found = []
     for seed, action, head, noise in product(range(options.seeds or 3), actions, heads, levels):
-        if head == "mlp":  # four times the time of a linear head
+        if head == "mlp":  # takes four times as long as a linear head
             chosen = few if noise in levels[::2] else {}
         else:
             chosen = grids | (costly if head == "linear" and noise in levels[::2] else {}) if everything else few
@@ -80,7 +78,7 @@ def configs(options: ActionsOptions, source: Source | None = None) -> list[Confi
 
 
 def _fine_tuned(options: ActionsOptions, source: Source | None) -> list[Config]:
-    """The paper preset is what the paper did, and takes days without a GPU; the quick one shows that it works."""
+    """With fine-tuning. The paper preset does what the paper did: days without a GPU. The quick one is a trial."""
     if options.preset == "paper":
         actions, levels, rates = tuple(ACTIONS), (0.0, 0.1, 0.2, 0.3, 0.4), (0.0001, 0.001)
         items, iterations = None, 300
@@ -98,10 +96,10 @@ def _fine_tuned(options: ActionsOptions, source: Source | None) -> list[Config]:
 
 
 def run(config: Config, progress: Progress = no_progress) -> Result:
-    """Noise strikes the training labels; validation is there clean, and flipped as much as training; test is clean."""
+    """Train on flipped labels. Validation labels are used clean and flipped at the same rate; test labels are clean."""
     if config.source is None:
         raise ValueError("Name the data: directloss reproduce actions --root DEVKIT --weights FILE.")
-    labels = kept_labels(config.source.labels, config.action)
+    labels = read_labels(config.source.labels, config.action)
     thirds, generator = _thirds(config, labels)
     does = labels == 1
     noisy = {name: flip_labels(does[thirds[name]], config.noise, generator) for name in ("train", "validation")}
@@ -112,11 +110,11 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
         "test": (thirds["test"], does[thirds["test"]]),
     }
     if config.source.train != "head":
-        backbone = kept_weights(config.source.backbone, config.source.weights, config.seed)
-        kept = open_kept(config.source.features)
+        backbone = cached_backbone(CACHE, config.source.backbone, config.source.weights, config.seed)
+        rows = CACHE.array(config.source.features)
         whole = config.source.train == "all"
         return tune(
-            config.method, config.settings, backbone, kept, whole, targets, config.iterations, config.seed, progress
+            config.method, config.settings, backbone, rows, whole, targets, config.iterations, config.seed, progress
         )
     inputs = _components(config.source.features, tuple(thirds["train"].tolist()))
     wanted, *others = HEADS[config.head]
@@ -131,7 +129,7 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
 
 
 def _thirds(config: Config, labels: Tensor) -> tuple[dict[str, Tensor], torch.Generator]:
-    """The boxes that the action's lists name, shuffled and cut into three; and what draws the noise."""
+    """The listed boxes of the action, shuffled and cut into three parts; and the generator of the noise."""
     listed = labels.nonzero().squeeze(1)
     generator = torch.Generator().manual_seed(1000 * list(ACTIONS).index(config.action) + config.seed)
     order = listed[torch.randperm(len(listed), generator=generator)]
@@ -146,19 +144,19 @@ def _thirds(config: Config, labels: Tensor) -> tuple[dict[str, Tensor], torch.Ge
 
 @lru_cache(maxsize=2)
 def _components(features: str, train: tuple[int, ...]) -> Tensor:
-    """Features of all boxes, mean of both mirror images, in the coordinates in which the training set varies most.
+    """Features of all boxes in the coordinates in which the training set varies most; the mean of both mirror images.
 
-    Gradient descent does not mind a rotation, so this leaves a linear head as it is but for the directions of least
-    variance, which are cut off, and makes it several times faster. Nothing is learned here from validation or test.
+    Gradient descent on a linear head is the same in rotated coordinates. So only the directions of least variance are
+    lost, and training is several times faster. Nothing is learned here from validation or test boxes.
     """
-    rows = torch.from_numpy(open_kept(features)[:].astype("float32")).mean(1)
+    rows = torch.from_numpy(CACHE.array(features)[:].astype("float32")).mean(1)
     rows /= rows.norm(dim=1, keepdim=True).clamp_min(1e-6)
     rows -= rows[list(train)].mean(0)
     known = rows[list(train)]
     values, vectors = torch.linalg.eigh(known @ known.T)
     values, vectors = values.flip(0)[:COMPONENTS].clamp_min(1e-9), vectors.flip(1)[:, :COMPONENTS]
     found = rows @ (known.T @ (vectors / values.sqrt()))
-    return found / (values.sum() / found[list(train)].numel()).sqrt()  # of order one, all coordinates alike
+    return found / (values.sum() / found[list(train)].numel()).sqrt()  # one scale for all coordinates
 
 
 EXPERIMENT = Experiment(

@@ -1,7 +1,7 @@
-"""Train the upper part of a backbone, or all of it, with one setting after the other.
+"""Train the top of a backbone, or all of it, with one setting after the other.
 
-Every iteration sees the whole training set as one batch, each box mirrored or not by chance; memory does not grow with
-the set.
+Every iteration uses the whole training set as one batch. Each box is mirrored at random. Memory does not grow with the
+set.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ CHUNK = 16  # boxes that go through the network at once
 
 
 class Scorer(nn.Module):
-    """A backbone with a linear head that scores normalised crops, or maps of its trunk if not the whole is trained."""
+    """A backbone with a linear head. It scores normalised crops if all of it trains, else maps of the trunk."""
 
     def __init__(self, backbone: Backbone, whole: bool) -> None:
         super().__init__()
@@ -48,21 +48,21 @@ def tune(
     method: str,
     settings: Sequence[Setting],
     backbone: Backbone,
-    kept: Any,
+    rows: Any,
     whole: bool,
     sets: dict[str, tuple[Tensor, Tensor]],
     iterations: int,
     seed: int,
     progress: Progress,
 ) -> Result:
-    """Train on sets["train"]; sets hold rows of `kept` and their labels. Returns what `sweep` returns."""
+    """Train on sets["train"]; each set is the places of its boxes in `rows`, and their labels."""
     moments = checkpoints(iterations)
     found = []
     dead = []
     for number, setting in enumerate(settings):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            one = _One(method, setting, Scorer(deepcopy(backbone), whole), kept, sets, seed)
+            one = _One(method, setting, Scorer(deepcopy(backbone), whole), rows, sets, seed)
 
             def checkpoint(iteration: int, one: _One = one, number: int = number) -> None:
                 if iteration in moments:
@@ -82,18 +82,18 @@ def tune(
 
 
 class _One:
-    """One setting: its network and how its AP went."""
+    """One setting: its network, and its AP at the checkpoints so far."""
 
     def __init__(
         self,
         method: str,
         setting: Setting,
         network: Scorer,
-        kept: Any,
+        rows: Any,
         sets: dict[str, tuple[Tensor, Tensor]],
         seed: int,
     ) -> None:
-        self.method, self.setting, self.network, self.kept, self.sets = method, setting, network, kept, sets
+        self.method, self.setting, self.network, self.rows, self.sets = method, setting, network, rows, sets
         self.draw = torch.Generator().manual_seed(seed)
         self.curves: dict[str, list[float]] = {name: [] for name in sets}
 
@@ -114,7 +114,7 @@ class _One:
         )  # fmt: skip
 
     def measure(self) -> None:
-        """AP of all sets, boxes as they are."""
+        """Measure AP on all sets; boxes are not mirrored."""
         self.network.eval()
         scores: dict[int, Tensor] = {}  # sets may share boxes
         for name, (places, target) in self.sets.items():
@@ -127,8 +127,8 @@ class _One:
     def _chunks(self, places: Tensor, mirrored: Tensor) -> Iterator[Tensor]:
         for these, flips in zip(places.split(CHUNK), mirrored.split(CHUNK), strict=True):
             if self.network.whole:
-                crops = torch.stack([torch.from_numpy(self.kept[k].copy()) for k in these.tolist()])
+                crops = torch.stack([torch.from_numpy(self.rows[k].copy()) for k in these.tolist()])
                 yield normalised(torch.where(flips.view(-1, 1, 1, 1), crops.flip(-1), crops))
             else:
-                rows = [self.kept[k, int(flip)] for k, flip in zip(these.tolist(), flips.tolist(), strict=True)]
+                rows = [self.rows[k, int(flip)] for k, flip in zip(these.tolist(), flips.tolist(), strict=True)]
                 yield torch.stack([torch.from_numpy(row.astype("float32")) for row in rows])

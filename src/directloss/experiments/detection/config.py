@@ -1,32 +1,25 @@
 """What a person can ask of the detection experiment, its configurations and its result."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from ..harness import experiment as harness
-from ..harness.options import Option, Options
+from ..harness.options import Option
 from ..harness.typed import JsonName
 from ..sweep import Setting
-from ..vision.backbones import BACKBONES
-from ..vision.regions import WAYS
+from ..vision.options import VisionOptions
+from ..vision.regions import FEATURE_KINDS
 from .pictures import Picture
 
 __all__ = ["Config", "DetectionOptions", "ObjectCounts", "Result", "Run", "Source", "TrainingCounts"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectionOptions(Options):
+class DetectionOptions(VisionOptions):
     """What the detection experiment takes."""
 
-    root: Annotated[Path | None, Option("Folder of the VOC2012 devkit; needed.", metavar="DEVKIT")] = None
-    weights: Annotated[
-        Path | None,
-        Option("torchvision's weights of the backbone, .pth or .npz; without it they are fetched.", metavar="FILE"),
-    ] = None
-    backbone: Annotated[str, Option(f"One of: {', '.join(BACKBONES)}.")] = "squeezenet"
     features: Annotated[
-        str, Option(f"One of: {', '.join(WAYS)}. Pooled from one map of the image, or of warped crops (slow).")
+        str, Option(f"One of: {', '.join(FEATURE_KINDS)}. Pooled from one map of the image, or of warped crops (slow).")
     ] = "pooled"
     images: Annotated[
         int | None,
@@ -90,7 +83,7 @@ class ObjectCounts:
 
 @dataclass(frozen=True)
 class Result:
-    """AP by setting; and of the setting that is best on the images held out its weights, its curve and pictures."""
+    """AP by setting; and the weights, curve and pictures of the setting that is best on the images held out."""
 
     held_out: Annotated[tuple[float, ...], JsonName("held out")]
     """AP by setting."""
@@ -105,11 +98,11 @@ class Result:
     recall: float
     """Share of the class's objects in the test images that some proposal overlaps by half or more."""
     precision: tuple[float, ...]
-    """The highest precision at each recall 0, 0.01, …, 1 or beyond, on the test images."""
+    """The highest precision at each recall 0, 0.01, …, 1 or a higher one, on the test images."""
     weights: str
     """Of the head, the bias last: float32 as base64."""
     threshold: float
-    """The score from which on detections in the images held out are best by F1."""
+    """The score threshold with the best F1 on the images held out."""
     pictures: dict[str, tuple[Picture, ...]]
     """The best and the worst detections, where the report shows them."""
 

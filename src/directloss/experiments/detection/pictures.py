@@ -1,4 +1,4 @@
-"""Detections to look at: a small copy of the image with the box found and the boxes that are there."""
+"""Pictures of detections: a small copy of the image with the detected box and the annotated boxes."""
 
 import base64
 import io
@@ -13,7 +13,7 @@ from ..vision.images import read_image
 __all__ = ["Picture", "gallery", "picture"]
 
 WIDTH, HEIGHT = 220, 165  # pixels of a picture in a gallery, at most
-FOUND, MISSED, THERE = "#0072B2", "#D55E00", "#E69F00"
+RIGHT, WRONG, TRUTH = "#0072B2", "#D55E00", "#E69F00"
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ def picture(name: str, path: str, box: Sequence[float], score: float, truth: Seq
 
 
 def gallery(name: str, title: str, kinds: Mapping[str, Sequence[Picture]]) -> Figure:
-    """A row of pictures a kind."""
+    """One row of pictures for each kind."""
     columns = max((len(pictures) for pictures in kinds.values()), default=0)
     across, down = WIDTH + 10, HEIGHT + 44
-    parts, told = [], []
+    parts, words = [], []
     for row, (kind, pictures) in enumerate(kinds.items()):
-        colour = FOUND if kind == "best" else MISSED
-        told.append(f"{kind}: " + (", ".join(f"{p.name} with score {p.score:.2f}" for p in pictures) or "none"))
+        colour = RIGHT if kind == "best" else WRONG
+        words.append(f"{kind}: " + (", ".join(f"{p.name} with score {p.score:.2f}" for p in pictures) or "none"))
         parts.append(f'<text x="0" y="{row * down + 14}" font-weight="600">{escape(kind)}</text>')
         for column, shown in enumerate(pictures):
             width, height = shown.size
@@ -65,14 +65,14 @@ def gallery(name: str, title: str, kinds: Mapping[str, Sequence[Picture]]) -> Fi
             parts.append(f'<g transform="translate({column * across} {row * down + 20}) scale({scale:.5f})">')
             address = f"data:image/jpeg;base64,{shown.jpeg}"
             parts.append(f'<image width="{width}" height="{height}" href="{escape(address, quote=True)}"/>')
-            parts += [_rectangle(box, THERE, 2 / scale, f"{4 / scale:.1f}") for box in shown.truth]
+            parts += [_rectangle(box, TRUTH, 2 / scale, f"{4 / scale:.1f}") for box in shown.truth]
             parts.append(_rectangle(shown.box, colour, 3 / scale) + "</g>")
             caption = f"{shown.score:.2f}  {shown.name}"
             parts.append(f'<text x="{column * across}" y="{row * down + HEIGHT + 34}">{escape(caption)}</text>')
     size = f"{max(columns, 1) * across} {max(len(kinds), 1) * down}"
     style = 'font-family="sans-serif" font-size="12" fill="#1a1a1a"'
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" {style}>{"".join(parts)}</svg>'
-    return Figure(name, title, svg, f"{title}. {'; '.join(told)}.")
+    return Figure(name, title, svg, f"{title}. {'; '.join(words)}.")
 
 
 def _rectangle(box: Sequence[float], colour: str, width: float, dashes: str = "none") -> str:

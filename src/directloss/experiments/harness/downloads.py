@@ -1,4 +1,4 @@
-"""Downloads that resume and are checked, and archives that are unpacked with distrust."""
+"""Downloads that resume and are checked, and archives that are unpacked safely."""
 
 import contextlib
 import hashlib
@@ -15,23 +15,23 @@ from .progress import Progress, no_progress
 __all__ = ["DownloadError", "check", "download", "unpack"]
 
 CHUNK = 1 << 20
-PATIENCE = 60.0  # seconds without a byte
+TIMEOUT = 60.0  # seconds without a byte
 
 
 class DownloadError(RuntimeError):
-    """Something that could not be fetched, or is not what it should be."""
+    """A file that could not be fetched, or whose content is wrong."""
 
 
 def check(path: Path, algorithm: str, digest: str) -> None:
-    """Compare the beginning of a file's digest, in hexadecimal; a file that differs is an error."""
+    """Raise an error unless a file's hexadecimal digest begins with `digest`."""
     with open(path, "rb") as file:
         found = hashlib.file_digest(file, algorithm).hexdigest()
     if not found.startswith(digest):
-        raise DownloadError(f"{path} is not what it should be: its {algorithm} is {found}, not {digest}….")
+        raise DownloadError(f"{path} has the wrong content: its {algorithm} must begin with {digest}; got {found}.")
 
 
 def download(address: str, path: Path, algorithm: str, digest: str, progress: Progress = no_progress) -> None:
-    """Fetch a file, going on where an earlier attempt stopped. It gets its name only when its digest is right."""
+    """Fetch a file; an earlier attempt is continued. The file gets its name only if its digest is right."""
     part = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -39,14 +39,14 @@ def download(address: str, path: Path, algorithm: str, digest: str, progress: Pr
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise DownloadError(
-            f"{address} could not be fetched ({reason}). The same command goes on where it stopped; "
-            f"or fetch it elsewhere and put it at {path}."
+            f"{address} could not be fetched ({reason}). The same command continues where it stopped; "
+            f"or fetch it with another tool and put it at {path}."
         ) from None
     try:
         check(part, algorithm, digest)
     except DownloadError as error:
         part.unlink()
-        raise DownloadError(f"{error} It is removed; the same command fetches it again.") from None
+        raise DownloadError(f"{error} It was removed; the same command fetches it again.") from None
     os.replace(part, path)
 
 
@@ -54,35 +54,35 @@ def _fetch(address: str, part: Path, progress: Progress) -> None:
     start = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(address, headers={"Range": f"bytes={start}-"} if start else {})
     try:
-        answer = urllib.request.urlopen(request, timeout=PATIENCE)
+        answer = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416 and start:  # nothing is missing
+        if error.code == 416 and start:  # all bytes are there
             return
         raise
     with answer:
-        goes_on = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {start}-")
-        done = start if goes_on else 0
+        resumes = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+        done = start if resumes else 0
         length = answer.headers.get("Content-Length")
         total = done + int(length) if length and length.isdecimal() else None
-        with open(part, "ab" if goes_on else "wb") as file:
+        with open(part, "ab" if resumes else "wb") as file:
             while chunk := answer.read(CHUNK):
                 file.write(chunk)
                 done += len(chunk)
                 if total:
                     progress(done / total)
         if total is not None and done < total:
-            raise OSError(f"it broke off after {done} of {total} bytes")
+            raise OSError(f"the connection ended after {done} of {total} bytes")
 
 
 def unpack(archive: Path, member: str, folder: Path, progress: Progress = no_progress) -> None:
-    """Put what a tar archive holds under `member` into `folder / member`, which appears whole or not at all.
+    """Unpack `member` of a tar archive to `folder / member`, which appears whole or not at all.
 
-    Only plain files and folders are taken, and none that would land elsewhere.
+    Only plain files and folders are accepted, and only inside of the folder.
     """
     target = folder / member
     if target.exists():
-        raise DownloadError(f"{target} is there already; move it away first.")
+        raise DownloadError(f"{target} exists already; move it away first.")
     partial = folder / f".{member}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -91,15 +91,17 @@ def unpack(archive: Path, member: str, folder: Path, progress: Progress = no_pro
             size = archive.stat().st_size
             for found in tar:
                 if not (found.isfile() or found.isdir()):
-                    raise DownloadError(f"{archive}: {found.name!r} is no plain file or folder. Nothing was unpacked.")
+                    raise DownloadError(
+                        f"{archive}: {found.name!r} is not a plain file or folder. Nothing was unpacked."
+                    )
                 tar.extract(found, partial, filter="data")
                 progress(min(found.offset / size, 1.0))
-            with open(archive, "rb") as file:  # tarfile takes a damaged header, or none, for the end
+            with open(archive, "rb") as file:  # tarfile reads a damaged or missing header as the end
                 file.seek(tar.offset)
                 if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
                     raise tarfile.ReadError("it is damaged or cut short")
         if not (partial / member).is_dir():
-            raise DownloadError(f"{archive} holds no folder {member}.")
+            raise DownloadError(f"{archive} does not hold a folder {member}.")
         os.replace(partial / member, target)
     except (tarfile.TarError, EOFError) as error:
         raise DownloadError(f"{archive} cannot be unpacked: {error}. Nothing was unpacked.") from None
