@@ -1,8 +1,8 @@
 """The methods that experiments compare: the paper's nine, and two more.
 
 A method maps scores (networks, items), a target (items,) and strengths (networks,) to one value a network. The strength
-is tuned beside step size and weight decay: ε of the direct updates, the margin of the hinge, the scale by which cross-entropy
-multiplies the scores, or the temperature of Smooth-AP.
+is tuned beside step size and weight decay: ε of the direct updates, the margin of the hinge, the scale by which
+cross-entropy multiplies the scores, or the temperature of Smooth-AP.
 """
 
 from collections.abc import Callable
