@@ -58,8 +58,10 @@ def finished(tmp_path_factory):
 def test_reproduce_prints_tables_and_writes_the_report(finished):
     out, printed = finished
     assert len(list((out / "separable" / "quick").glob("*.json"))) == SEPARABLE
-    assert "| pos-AP |" in printed
-    assert "verdict" in printed
+    assert re.search(r"^ *pos-AP +\d\.\d{3} +\d\.\d{3} *$", printed, re.MULTILINE), "a short table, not Markdown"
+    assert "too few runs to judge any claim: 1 seed" in printed
+    assert "| pos-AP |" in (out / "report.md").read_text()
+    assert max(map(len, printed.splitlines())) <= max(100, len(str(out)) * 2 + 60), "wider than the terminal"
     assert f"Report: {out}/report.html" in printed
     assert "<svg" in (out / "report.html").read_text()
 
@@ -201,7 +203,10 @@ def test_report_writes_page_numbers_and_figures_where_it_is_told(finished, tmp_p
     assert page.read_text() == (finished[0] / "report.html").read_text()
     assert page.with_suffix(".md").read_text().count("| pos-AP |") > 4
     assert {record["experiment"] for record in json.loads(flat.read_text())} == {"separable"}
-    assert [path.name for path in sorted(pictures.iterdir())] == [f"separable-{k}.svg" for k in (1, 2, 3, 4)]
+    names = [
+        f"separable-{model}-{damage}.svg" for model in ("linear", "network") for damage in ("flipped", "overlapping")
+    ]
+    assert [path.name for path in sorted(pictures.iterdir())] == names
     assert all(path.read_text().startswith("<svg xmlns") for path in pictures.iterdir())
 
 
@@ -226,7 +231,16 @@ def test_a_terminal_that_knows_only_latin_still_gets_its_report(finished):
     line = command("report", finished[0])
     done = subprocess.run(line, capture_output=True, env={**ENVIRONMENT, "PYTHONIOENCODING": "latin-1"})
     assert done.returncode == 0, done.stderr
-    assert b"| pos-AP |" in done.stdout
+    assert re.search(rb"pos-AP[ |]+\d\.\d{3}", done.stdout)
+    assert b"Report: " in done.stdout
+
+
+def test_user_text_is_not_read_as_markup(finished, tmp_path):
+    folder = tmp_path / "[bold]a[red] folder"
+    shutil.copytree(finished[0], folder)
+    done = call("report", folder)
+    assert done.returncode == 0, done.stderr
+    assert f"Report: {folder}/report.html" in done.stdout
 
 
 def test_numbers_of_two_presets_are_not_mixed(finished, tmp_path):

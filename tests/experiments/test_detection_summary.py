@@ -23,15 +23,18 @@ from directloss.experiments.detection.summary import RULES, summarise
 from directloss.experiments.harness.experiment import Figure, Made, Run
 from directloss.experiments.harness.options import arguments
 from directloss.experiments.harness.store import Store
+from directloss.experiments.methods import PLAIN
 from directloss.experiments.report.figures import bars
-from directloss.experiments.report.page import gather, html, markdown
-from directloss.experiments.report.summary import TOO_FEW, USUAL
+from directloss.experiments.report.markdown import markdown
+from directloss.experiments.report.page import html
+from directloss.experiments.report.sections import gather
+from directloss.experiments.report.verdicts import Verdict, judge
 from directloss.experiments.sweep import Setting
 
 SOURCE = Source("squeezenet", "pooled", 500, 2000, 0.5, 0.3, 512, ("i", "b", "r", "c", "w"))
 NAME = "squeezenet, pooled, 500 images, 2000 boxes, batches of 512"
 LEVEL = {"pos-AP": 0.7, "hinge-AP": 0.6, "x-ent": 0.5}
-METHODS = ("x-ent", USUAL, "hinge-AP", "pos-AP")
+METHODS = ("x-ent", PLAIN, "hinge-AP", "pos-AP")
 CATEGORIES = ("car", "cat", "person")
 SETTINGS = (Setting(1.0, 0.1, 0.0), Setting(1.0, 0.3, 0.1), Setting(10.0, 0.1, 1.0))
 
@@ -101,7 +104,7 @@ def figures(summary):
 def test_table_2_has_the_papers_numbers_and_ours_by_both_rules(summary):
     table = summary.tables[0]
     assert table.title == "Table 2 of the paper, and ours"
-    assert list(table.header) == ["mean AP of the classes", "0%", "20%"]
+    assert list(table.header) == ["mean AP of the classes", "0 %", "20 %"]
     by_class, for_all = (f"{NAME}: {rule}" for rule in RULES)
     mean = sum(CLASSES.index(of) for of in CATEGORIES) / 300 + 0.001
     found = {row[0]: list(row[1:]) for row in table.rows}
@@ -109,7 +112,7 @@ def test_table_2_has_the_papers_numbers_and_ours_by_both_rules(summary):
     assert found["hinge-AP, the paper"] == ["0.476", "0.000"]
     assert found["pos-AP, the paper"] == ["0.485", "0.403"]
     assert len(found) == len(table.rows) == 3 + 2 * 4
-    for method, level in {**LEVEL, USUAL: LEVEL["x-ent"]}.items():
+    for method, level in {**LEVEL, PLAIN: LEVEL["x-ent"]}.items():
         for variant, less in ((by_class, 0.2 / 3), (for_all, 0.0)):
             expected = [f"{level - noise + mean - less:.3f} ± 0.001" for noise in (0.0, 0.2)]
             assert found[f"{method}, {variant}"] == expected
@@ -134,7 +137,7 @@ def test_a_given_strength_leaves_the_rest_to_be_chosen_by_class(summary):
     columns = dict(zip(table.header, zip(*table.rows, strict=True), strict=True))
     for method, noise in itertools.product(LEVEL, (0.0, 0.2)):
         value = LEVEL[method] - noise + mean
-        of_one, of_ten = columns[f"{method}, {noise:.0%}"]
+        of_one, of_ten = columns[f"{method}, {100 * noise:.0f} %"]
         assert of_one == f"{value - 0.2 / 3:.3f} ± 0.001"  # car takes the first setting, the others the second
         assert of_ten == f"{value + 0.1:.3f} ± 0.001"  # there is no other
 
@@ -183,11 +186,11 @@ def test_x_ent_without_a_tuned_scale_chooses_among_settings_of_scale_one():
         if (r.class_, r.noise, r.metric) == (None, 0.2, "test_ap")
     }
     for rule in RULES:
-        assert found[USUAL, f"{NAME}: {rule}"] == pytest.approx(0.3)
+        assert found[PLAIN, f"{NAME}: {rule}"] == pytest.approx(0.3)
         assert found["x-ent", f"{NAME}: {rule}"] == pytest.approx(0.6)
         assert found["pos-AP", f"{NAME}: {rule}"] == pytest.approx(0.6)
     tuned = [replace(run, config=replace(run.config, settings=(Setting(2.0, 0.1, 0.0),) * 3)) for run in runs]
-    assert USUAL not in {record.method for record in summarise(tuned).records}
+    assert PLAIN not in {record.method for record in summarise(tuned).records}
 
 
 def test_settings_that_tie_count_by_their_mean():
@@ -211,14 +214,14 @@ def verdicts(runs):
     claims = summarise(runs).claims
     assert len(claims) == 8
     for claim, rule in zip(claims, [rule for rule in RULES for _ in range(4)], strict=True):
-        assert claim.paper.endswith(f"({NAME}: {rule}).")
-    found = [claim.verdict for claim in claims]
+        assert claim.variant == f"{NAME}: {rule}"
+    found = [judge(claim) for claim in claims]
     assert found[:4] == found[4:]
     return found[:4]
 
 
 def test_claims_hold_where_numbers_say_so():
-    assert verdicts(everything()) == ["holds", "holds", "holds", "does not hold"]
+    assert verdicts(everything()) == ["holds", "holds", "holds", "contradicted"]
     collapsed = {("hinge-AP", 0.2): 0.02 - 0.1}  # classes add up to 0.14
 
     def level(method, noise, seed, category):
@@ -231,14 +234,14 @@ def test_claims_hold_where_numbers_say_so():
 def test_claims_fail_where_numbers_say_so():
     turned = {"pos-AP": 0.3, "hinge-AP": 0.4, "x-ent": 0.5}
     found = verdicts(everything(level=lambda method, *_: turned[method]))
-    assert found == ["does not hold"] * 4
+    assert found == ["contradicted"] * 4
     between = {"pos-AP": 0.7, "hinge-AP": 0.5, "x-ent": 0.6}
-    assert verdicts(everything(level=lambda method, *_: between[method]))[0] == "holds in part"
+    assert verdicts(everything(level=lambda method, *_: between[method]))[0] == "mixed"
     same = verdicts(everything(level=lambda *_: 0.5))
-    assert same == ["does not hold"] * 4
-    # nothing is clear if the sign hangs on the seed
+    assert same == ["undecided"] * 3 + ["contradicted"]
+    # nothing is decided if the sign depends on the seed
     shaky = verdicts(everything(level=lambda method, noise, seed, of: 0.5 + 0.2 * (seed - 1) * (method == "pos-AP")))
-    assert shaky[1] == "does not hold"
+    assert shaky[1] == "undecided"
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -252,11 +255,11 @@ def test_while_runs_are_missing_nothing_is_concluded_of_them():
         if (victim.config.method, victim.config.noise) == ("hinge-AP", 0.2):
             rest = [run for run in runs if run is not victim]
             claims = summarise(rest).claims
-            assert claims[1].verdict == "too few runs to say"
-            assert (claims[0].verdict, claims[2].verdict) == ("holds", "holds")
+            assert judge(claims[1]) == "too few runs to say"
+            assert (judge(claims[0]), judge(claims[2])) == ("holds", "holds")
     without = [run for run in runs if run.config.method != "x-ent"]
-    found = [claim.verdict for claim in summarise(without).claims]
-    assert found[:4] == ["too few runs to say", "holds", "too few runs to say", "does not hold"]
+    found = [judge(claim) for claim in summarise(without).claims]
+    assert found[:4] == ["too few runs to say", "holds", "too few runs to say", "contradicted"]
 
 
 def test_a_seed_that_lacks_a_class_is_left_out_of_the_mean():
@@ -311,22 +314,22 @@ def test_a_summary_can_be_made_of_any_runs(case, request):
     for figure in figures:
         ElementTree.fromstring(figure.svg)
     for claim in found.claims:
-        assert claim.verdict
+        assert judge(claim)
 
 
 def test_tables_say_it_all(summary):
     tables = {table.title: table for table in summary.tables}
     variant = f"{NAME}: {RULES[0]}"
-    for noise in ("0%", "20%"):
+    for noise in ("0 %", "20 %"):
         table = tables[f"Class by class, {noise} flipped: {variant}"]
         assert [row[0] for row in table.rows] == [*CATEGORIES, "mean"]
         assert list(table.header) == ["class", *METHODS]
     car = 0.7 + 0.01 * CLASSES.index("car") + 0.001
-    assert tables[f"Class by class, 0% flipped: {variant}"].rows[0][4] == f"{car:.3f} ± 0.001"
+    assert tables[f"Class by class, 0 % flipped: {variant}"].rows[0][4] == f"{car:.3f} ± 0.001"
     data = tables[f"The data: {NAME}"]
     assert [list(row) for row in data.rows] == [[of, "7", "3", "5", "11", "222", "0.875"] for of in CATEGORIES]
     for rule in RULES:
-        means = tables[f"Share of flipped training labels: {NAME}: {rule}"]
+        means = tables[f"Mean test AP by share of flipped training labels: {NAME}: {rule}"]
         assert tuple(row[0] for row in means.rows) == METHODS
     (chosen,) = [row for row in tables[f"Settings chosen: {NAME}"].rows if row[0] == "pos-AP"]
     assert chosen[4] == "0.1: 6, 0.3: 12"  # of eighteen runs the six on cars chose the first
@@ -344,7 +347,7 @@ def test_figures_are_well_formed_and_names_in_them_escaped(figures):
     for figure in figures:
         assert ElementTree.fromstring(figure.svg).tag.endswith("svg")
         assert figure.alt.startswith(figure.title)
-    galleries = [figure for figure in figures if figure.name.endswith("pictures")]
+    galleries = [figure for figure in figures if figure.name.endswith("detections")]
     assert len(galleries) == 3
     for figure in galleries:
         root = ElementTree.fromstring(figure.svg)
@@ -357,12 +360,13 @@ def test_figures_are_well_formed_and_names_in_them_escaped(figures):
 
 
 def test_curves_are_means_over_classes(figures):
-    means = [figure for figure in figures if "-mean-" in figure.name]
-    assert [figure.name[-2:] for figure in means] == ["-0", "20"]
+    means = [figure for figure in figures if "-all-classes-" in figure.name]
+    stem = "detection-squeezenet-pooled-precision-recall-all-classes"
+    assert [figure.name for figure in means] == [f"{stem}-0-percent-flipped", f"{stem}-20-percent-flipped"]
     for figure in means:
         assert "pos-AP: from 1.00 to 0.00" in figure.alt
         assert "mean of the classes" in figure.title
-    (bars,) = [figure for figure in figures if figure.name.endswith("classes-20")]
+    (bars,) = [figure for figure in figures if figure.name.endswith("ap-by-class-20-percent-flipped")]
     cat = 0.5 + 0.01 * CLASSES.index("cat") - 0.1 + 0.001
     assert f"cat {cat:.2f}" in bars.alt
 
@@ -378,7 +382,7 @@ def test_a_class_that_is_missing_has_no_bar():
 
 def test_the_best_the_median_and_the_worst_class_are_looked_at(unrendered):
     runs = everything(1, CLASSES)
-    figures = [figure for figure in summarise(runs).figures() if figure.name.endswith("pictures")]
+    figures = [figure for figure in summarise(runs).figures() if figure.name.endswith("detections")]
     assert [figure.title.split(",")[0] for figure in figures] == ["tvmonitor", "diningtable", "aeroplane"]
 
 
@@ -459,6 +463,6 @@ def test_a_report_shows_them(tmp_path):
     assert "a<b" not in page
     assert "a&lt;b" in page
     assert sections[0].missing == 120 - 3
-    assert {claim.verdict for claim in sections[0].summary.claims} == {TOO_FEW}
+    assert {judge(claim) for claim in sections[0].summary.claims} == {Verdict.TOO_FEW}
     options = "--backbone squeezenet --features pooled --images 500 --boxes 2000 --positive 0.5 --negative 0.3"
     assert f"--preset paper --seeds 1 --root DEVKIT --weights FILE {options} --batch 512" in page

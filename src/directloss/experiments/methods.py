@@ -1,7 +1,8 @@
 """The methods that experiments compare: the paper's nine, and two more.
 
-A method maps scores (networks, items), target (items,) and its strength to one value a network. The strength is ε, the
-margin, the scale of the scores or the temperature: what is tuned beside step size and weight decay.
+A method maps scores (networks, items), a target (items,) and its strength to one value a network. The strength is tuned
+beside step size and weight decay: ε of the direct updates, the margin of the hinge, the scale by which cross-entropy
+multiplies the scores, or the temperature of Smooth-AP.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,13 @@ from ..tasks.average_precision import AveragePrecision
 from ..tasks.zero_one import ZeroOne
 from ..update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update
 
-__all__ = ["METHODS", "Method", "smooth_ap"]
+__all__ = ["METHODS", "PLAIN", "PLAIN_NOTE", "Method", "smooth_ap"]
+
+PLAIN = "plain x-ent"
+PLAIN_NOTE = (
+    f"{PLAIN} is cross-entropy as people use it: the scores are not multiplied by a tuned scale. It comes from the "
+    "same runs as x-ent, with only step size and weight decay to tune."
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,10 @@ import typer
 
 from .. import EXPERIMENTS
 from ..harness.files import write_whole
-from ..report.page import gather, html, markdown, records
+from ..report.markdown import markdown
+from ..report.page import html
+from ..report.sections import gather, records
+from ..report.terminal import overview
 from .terminal import console, refuse, warn
 
 __all__ = ["report", "write_report"]
@@ -20,7 +23,7 @@ def write_report(
     pictures: Path | None = None,
     preset: str | None = None,
 ) -> None:
-    """Write the report on a folder as HTML and Markdown, print its main tables, and write numbers and figures."""
+    """Write the report on a folder as HTML and Markdown, print the most important, and write numbers and figures."""
     sections = [section for section in gather(folder, EXPERIMENTS.values()) if preset in (None, section.preset)]
     if not sections:
         example = f"directloss reproduce {next(iter(EXPERIMENTS))} --out {folder}"
@@ -40,10 +43,10 @@ def write_report(
                 write_whole(pictures / f"{figure.name}.svg", figure.svg)
     if flat:
         write_whole(flat, records(sections))
-    print(markdown(sections, details=False))
+    console.print(overview(sections))
     if flat:
-        console.print(f"Numbers: {flat}", soft_wrap=True)
-    console.print(f"Report: {page} (all tables as Markdown: {tables})", soft_wrap=True)
+        console.print(f"Numbers: {flat}", soft_wrap=True, markup=False, highlight=False)
+    console.print(f"Report: {page} (all tables as Markdown: {tables})", soft_wrap=True, markup=False, highlight=False)
 
 
 def report(
@@ -55,7 +58,7 @@ def report(
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Only the runs of this preset.")] = None,
 ) -> None:
-    """Write the report on the runs of a folder, and print its tables."""
+    """Write the report on the runs of a folder, and print what to take away from it."""
     if not folder.is_dir():
         raise refuse(f"{folder} is not a folder.")
     if page and page.suffix != ".html":

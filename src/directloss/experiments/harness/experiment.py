@@ -1,8 +1,9 @@
 """What an experiment is: typed options, typed configurations, a function that runs one, and a summary of all runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from .options import Options, options_of
@@ -96,23 +97,37 @@ class Record(NamedTuple):
     n: int
 
 
-class Comparison(NamedTuple):
-    """A paired difference over seeds that a claim says is positive."""
+@dataclass(frozen=True)
+class Comparison:
+    """Paired differences that a claim says are positive on average."""
 
     name: str
-    mean: float
-    error: float
-    """Standard error of the mean."""
-    n: int
+    differences: Sequence[float]
+    seeds: int
+    """The number of different seeds among the pairs."""
+
+    @property
+    def mean(self) -> float:
+        """Of the differences; there must be one."""
+        return mean(self.differences)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean; there must be two differences."""
+        return stdev(self.differences) / len(self.differences) ** 0.5
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, what we found, and the verdict by the rule of `verdict`."""
+    """What somebody says of one variant of an experiment, and the comparisons that test it."""
 
-    paper: str
+    says: str
+    variant: str
     comparisons: Sequence[Comparison]
-    verdict: str
+    source: str = "the paper"
+    """Who says it."""
+    complete: bool = True
+    """Whether all runs are there."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +138,8 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    best: Collection[tuple[int, int]] = ()
+    """Row and column of the cells that have the highest number of their column."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +160,10 @@ class Summary:
     claims: Sequence[Claim] = ()
     tables: Sequence[Table] = ()
     figures: Callable[[], Sequence[Figure]] = field(default=lambda: ())
+    headline: str = ""
+    """The most important result in one sentence, made from the runs; empty while there are too few."""
+    overview: Sequence[Table] = ()
+    """The tables that a terminal shows: at most six columns."""
 
 
 @dataclass(frozen=True)
