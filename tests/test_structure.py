@@ -1,9 +1,11 @@
 """The shape of the package: its public names, and dependencies that run one way."""
 
 import ast
+import re
 from pathlib import Path
 
 import directloss
+from directloss.experiments import EXPERIMENTS
 
 SOURCE = Path(directloss.__file__).parent
 
@@ -82,6 +84,27 @@ def test_dependencies_run_one_way():
 
 def test_experiments_have_rooms_of_their_own():
     assert check_one_way(ROOMS, 1) > 20
+
+
+def texts(tree):
+    """The strings of a module that are not docstrings."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and node.body
+                  and isinstance(node.body[0], ast.Expr)}  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+
+
+def test_command_line_harness_and_report_name_no_experiment():
+    names = re.compile(rf"\b({'|'.join(EXPERIMENTS)})\b")
+    seen = 0
+    for parts, tree in modules():
+        if parts[0] == "experiments" and parts[1] in ("cli", "harness", "report"):
+            for text in texts(tree):
+                seen += 1
+                assert not names.search(text), (".".join(parts), text)
+    assert seen > 100
 
 
 def test_kernels_never_import_torch_and_core_never_imports_an_extra():

@@ -208,7 +208,10 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["reproduce", "separable", "--seeds", "0"], "--seeds"),
         (["reproduce", "separable", "--root", "."], "No such option: --root"),
         (["reproduce", "separable", "nothing"], "nothing"),
-        (["reproduce", "actions"], "actions needs data: add --root DIR."),
+        (
+            ["reproduce", "actions"],
+            "The experiment needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.",
+        ),
         (["reproduce", "actions", "--root", "/nowhere", "--weights", "w.npz"], "w.npz is missing."),
         (["reproduce", "actions", "--root", ".", "--backbone", "vgg"], "There is no backbone 'vgg'."),
         (["reproduce", "actions", "--root", ".", "--train", "tail"], "What can train: head, top, all."),

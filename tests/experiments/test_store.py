@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import time
+from typing import Annotated
 
 import pytest
 
@@ -11,7 +12,7 @@ from directloss.experiments import EXPERIMENTS
 from directloss.experiments.harness.experiment import Made, Run
 from directloss.experiments.harness.files import write_whole
 from directloss.experiments.harness.store import Store, _digest
-from directloss.experiments.harness.typed import encode
+from directloss.experiments.harness.typed import JsonName, decode, encode
 from directloss.experiments.separable import Result
 
 EXPERIMENT = EXPERIMENTS["separable"]
@@ -220,3 +221,60 @@ def test_partial_files_of_a_killed_process_are_ignored_and_later_removed(store):
     assert fresh.exists()
     assert not old.exists()
     assert not store.set_aside
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    held_out: Annotated[int, JsonName("held out")]
+    maybe: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    pair: tuple[int, str]
+    inner: Inner | None
+    table: dict[str, tuple[Inner, ...]]
+    flag: bool
+
+
+OUTER = Outer((1, "a"), Inner(2, 0.5), {"x": (Inner(3),)}, True)
+PLAIN = {
+    "pair": [1, "a"],
+    "inner": {"held out": 2, "maybe": 0.5},
+    "table": {"x": [{"held out": 3, "maybe": None}]},
+    "flag": True,
+}
+
+
+def test_dataclasses_go_to_plain_values_and_back():
+    assert encode(OUTER) == PLAIN
+    assert decode(Outer, json.loads(json.dumps(PLAIN))) == OUTER
+    assert decode(Outer, {**PLAIN, "inner": None}).inner is None
+    assert decode(Inner, {"held out": 3}) == Inner(3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pair": [1]}, r"pair must be a list of 2; got \[1\]"),
+        ({"pair": [1.5, "a"]}, r"pair\[0\] must be a whole number; got 1.5"),
+        ({"inner": []}, r"inner must be an object; got \[\]"),
+        ({"inner": {"held_out": 2}}, "inner has an unknown key 'held_out'"),
+        ({"inner": {}}, "inner lacks the key 'held out'"),
+        ({"table": {"x": [{"held out": "3"}]}}, r"table\['x'\]\[0\].held out must be a whole number; got '3'"),
+        ({"table": []}, "table must be an object"),
+        ({"flag": 1}, "flag must be true or false; got 1"),
+        ({"flag": "x" * 100}, r"got 'x{56}\.\.\.$"),
+    ],
+)
+def test_plain_values_that_do_not_fit_are_refused_with_their_place(change, message):
+    with pytest.raises(ValueError, match=message):
+        decode(Outer, {**PLAIN, **change})
+
+
+def test_types_that_json_cannot_hold_are_refused():
+    for kind in (int | str, set[int], list[int]):
+        with pytest.raises(TypeError, match="JSON cannot be turned into"):
+            decode(kind, 1)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="JSON holds no set"):
+        encode({1, 2})

@@ -29,7 +29,7 @@ def _free_name(image: Path, out: Path, taken: set[str]) -> str:
 
 def detect(
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="JPEG or PNG.")],
-    model: Annotated[Path, typer.Option(help="Folder of a detector; the detection experiment writes some.")],
+    model: Annotated[Path, typer.Option(help="Folder of a detector; `directloss reproduce` writes some.")],
     out: Annotated[Path, typer.Option(help="Folder for drawn images and detections.json.")] = Path("detections"),
     top: Annotated[int, typer.Option(min=1, help="Boxes of an image at most.")] = 20,
 ) -> None:
