@@ -581,8 +581,10 @@ def reproduced(tmp_path_factory, patched):
 def test_the_command_goes_from_a_devkit_to_table_2_and_detectors(reproduced):
     page = (reproduced.folder / "runs" / "report.html").read_text()
     assert "Table 2 of the paper, and ours" in page
-    assert "Table 2 of the paper, and ours" in reproduced.output
-    assert "| pos-AP, the paper | 0.485 | 0.403 |" in reproduced.output
+    tables = (reproduced.folder / "runs" / "report.md").read_text()
+    assert "Table 2 of the paper, and ours" in tables
+    assert "| pos-AP, the paper | 0.485 | 0.403 |" in tables
+    assert f"Report: {reproduced.folder}/runs/report.html" in reproduced.output.replace("\n", "")
     assert page.count("data:image/jpeg;base64,") >= 4
     assert "too few runs to say" in page
     assert "proposals of 20 images. Objects that a proposal overlaps" in reproduced.output

@@ -220,6 +220,9 @@ def _place_negatives(
         j = (first + last) // 2
         gain, best, place = 0.0, 0.0, high
         for i in range(high, low, -1):
+            if b[j] > a[i - 1]:  # it stands above already and stays there: what that is worth must not drown the rest
+                place = i - 1
+                continue
             x = i + j + 1.0
             worth = b[j] - a[i - 1] + kappa * i / ((x - 1.0) * x)
             gain += worth
@@ -583,14 +586,56 @@ def _narrow(
     high: NDArray[np.int32],
     detail: int,
 ) -> int:
-    """Narrow every run of open rows, a problem of its own as the rows around it are settled; return the open cells."""
+    """Narrow every run of open rows, a problem of its own where the rows around it end elsewhere; return open cells."""
     first = 0
     for i in range(a.size + 1):
-        if i == a.size or low[i] == high[i]:
+        settled = i == a.size or low[i] == high[i]
+        if settled or (first < i and high[i - 1] <= low[i]):
             if first < i:
                 _narrow_run(a[first:i], first, b, sums, kappa, low[first:i], high[first:i], detail)
-            first = i + 1
+            first = i + 1 if settled else i
     return (high - low).sum()
+
+
+@compiled
+def _recentre(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    reach: float,
+    near_a: NDArray[np.float64],  # [P] written
+    near_b: NDArray[np.float64],  # [M] written
+    low: NDArray[np.int32],  # [P] written
+) -> None:
+    """Cut the ranked items where neighbours differ by more than reach, and take each part relative to its centre.
+
+    No pair is swapped across such a gap. So a row stays within its part, behind the low[i] negatives of the parts
+    before it, and scores that are large in comparison with what is gained cannot spoil the sums of those that matter.
+    """
+    P, M = a.size, b.size
+    top, last = max(a[0], b[0]), min(a[-1], b[-1])
+    if top - last <= reach:
+        centre = 0.5 * top + 0.5 * last
+        near_a[:] = a - centre
+        near_b[:] = b - centre
+        low[:] = 0
+        return
+    i = j = 0
+    while i < P or j < M:
+        first_i, first_j = i, j
+        top = max(a[i] if i < P else -np.inf, b[j] if j < M else -np.inf)
+        last = top
+        while i < P or j < M:
+            negative = i == P or (j < M and b[j] > a[i])
+            score = b[j] if negative else a[i]
+            if last - score > reach:
+                break
+            last = score
+            i += not negative
+            j += negative
+        centre = 0.5 * top + 0.5 * last
+        near_a[first_i:i] = a[first_i:i] - centre
+        near_b[first_j:j] = b[first_j:j] - centre
+        low[first_i:i] = first_j
 
 
 @compiled
@@ -603,16 +648,17 @@ def _augment_down(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, 
     than the dynamic programme.
     """
     P, M = a.size, b.size
-    low = np.zeros(P, np.int32)
     high = np.empty(P, np.int32)
     count = 0
-    band = 0
     for i in range(P):
         while count < M and b[count] > a[i]:
             count += 1
         high[i] = count
-        band += count
-    sums = np.zeros(M + 1)  # up to a constant; from the small end, or one large score would drown all behind it
+    near_a, near_b, low = np.empty(P), np.empty(M), np.empty(P, np.int32)
+    _recentre(a, b, kappa * P, near_a, near_b, low)  # all of the loss is worth κ·P
+    a, b = near_a, near_b
+    band = (high - low).sum()
+    sums = np.zeros(M + 1)  # of b_1 + … + b_c up to a constant, from the small end
     for j in range(count - 1, -1, -1):
         sums[j] = sums[j + 1] - b[j]
     detail = _DETAIL
@@ -642,12 +688,28 @@ def _average_ties(values: NDArray[np.float64], counts: NDArray[np.int32]) -> Non
         start = k
 
 
-@summing
-def _dot(values: NDArray[np.float64], shift: float, counts: NDArray[np.int32]) -> float:  # [n], [n]
-    """Σ counts·(values − shift)."""
-    score = 0.0
-    for m in range(values.size):
-        score += counts[m] * (values[m] - shift)
+@compiled
+def _score(
+    keys: NDArray[np.int64],  # [n]
+    scores: NDArray[np.float64],  # [n] sorted
+    counts: NDArray[np.int32],  # [n] of the positives, in the first P
+    steps: NDArray[np.int32],  # [n] of the negatives, in the first M
+    share: float,
+) -> float:
+    """share·Σ counts·scores, summed by parts: what all items so far count for, times the gap to the next one.
+
+    Counts sum to zero, and so they do up to any gap that no swapped pair spans. An item that stays where it is then
+    adds nothing, however large its score is; and against the prediction all terms have one sign.
+    """
+    score, weight = 0.0, np.int64(0)
+    i = j = 0
+    for m in range(keys.size - 1):
+        negative = (keys[m] >> INDEX_BITS) & 1
+        of_positive, of_negative = counts[i], steps[j]
+        weight += of_negative if negative else of_positive
+        score += share * weight * (scores[m] - scores[m + 1])
+        i += 1 - negative
+        j += negative
     return score
 
 
@@ -749,8 +811,7 @@ def average_precision_contrast(
             steps[j] = count
         share = 1.0 / (float(P) * M)
         if toward != NOTHING:
-            score = _dot(a, a[0], counts) + _dot(b, a[0], steps)  # counts sum to zero: a shift changes nothing
-            numbers[3, k] = share * score
+            numbers[3, k] = _score(ranked, scores, integers[2], integers[3], share)
         if tied:
             _average_ties(a, counts)
             _average_ties(b, steps)
