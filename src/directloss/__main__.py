@@ -1,4 +1,4 @@
-"""The command `directloss`: says what to install where a package is missing, and prints on any terminal."""
+"""The command `directloss`: names what to install if a package is missing, and prints on any terminal."""
 
 import sys
 

@@ -65,7 +65,11 @@ def register(task: Any) -> int:
 
 
 def _as_tensor(weight: Weight, scores: Tensor) -> Tensor | None:
-    return None if weight is TRUTH else torch.as_tensor(weight, dtype=torch.float64, device=scores.device)
+    if weight is TRUTH:
+        return None
+    if isinstance(weight, Tensor):
+        return weight.to(scores.device, torch.float64)
+    return weight * torch.ones((), dtype=torch.float64, device=scores.device)  # a compiler then makes no constant of it
 
 
 def _from_tensor(weight: Tensor | None) -> Weight:

@@ -137,12 +137,13 @@ def check_problems(
     scores: Tensor, target: Tensor, mask: Tensor | None, event_dims: int, mask_dims: int | None
 ) -> torch.Size:
     """Types and devices of all three, and the shape of the mask, which is returned. The task checks the target."""
-    for name, value in (("target", target), ("mask", mask)):
-        if not isinstance(value, Tensor) and not (name == "mask" and value is None):
-            raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. Wrap it in torch.as_tensor.")
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor; got {type(target).__name__}. Wrap it in torch.as_tensor.")
     check_scores(scores, event_dims)
     shape = scores.shape[: scores.dim() - event_dims + (event_dims if mask_dims is None else mask_dims)]
     if mask is not None:
+        if not isinstance(mask, Tensor):
+            raise TypeError(f"mask must be a tensor; got {type(mask).__name__}. Wrap it in torch.as_tensor.")
         if mask.dtype != torch.bool:
             raise TypeError(f"mask must be bool, True where an item is valid; got {mask.dtype}. Pass mask.bool().")
         if mask.shape != shape:
@@ -150,9 +151,10 @@ def check_problems(
                 f"scores has shape {tuple(scores.shape)} but mask has shape {tuple(mask.shape)}; mask must have shape "
                 f"{tuple(shape)}. Expand mask to it."
             )
-    for name, value in (("target", target), ("mask", mask)):
-        if value is not None and value.device != scores.device:
-            raise ValueError(f"scores is on {scores.device} but {name} on {value.device}. Move them to one device.")
+        if mask.device != scores.device:
+            raise ValueError(f"scores is on {scores.device} but mask on {mask.device}. Move them to one device.")
+    if target.device != scores.device:
+        raise ValueError(f"scores is on {scores.device} but target on {target.device}. Move them to one device.")
     return shape
 
 

@@ -1,4 +1,4 @@
-"""Tiny VOC2012 devkits, laid out as the official one: people who show in colours what they do, things to detect."""
+"""Tiny VOC2012 devkits, laid out as the official one: people who show in colours what they do, objects to detect."""
 
 import colorsys
 from collections.abc import Sequence
@@ -76,9 +76,9 @@ def make_detection_devkit(
     seed: int = 0,
     size: tuple[int, int] = (120, 90),
 ) -> Path:
-    """One to three things an image, side by side; each class is a colour with stripes of another, on grey noise.
+    """One to three objects an image, side by side; each class is a colour with stripes of another, on grey noise.
 
-    Of every class there is one in each run of as many images as there are classes. Every fifth thing is difficult but
+    Of every class there is one in each run of as many images as there are classes. Every fifth object is difficult but
     never the first one of an image. Every sixth image shows a pedestrian too, which is no class.
     """
     random = np.random.default_rng(seed)
@@ -90,9 +90,9 @@ def make_detection_devkit(
         pixels = random.normal(110, 12, (size[1], size[0], 3))
         count = 1 + place % 3
         objects = []
-        for k, box in enumerate(_things(random, count, size)):
+        for k, box in enumerate(_object_boxes(random, count, size)):
             shown = classes[(place + k * (1 + place // len(classes))) % len(classes)]
-            paint_thing(pixels, box, shown)
+            paint_object(pixels, box, shown)
             objects.append(_object(shown, [*map(float, box)], difficult=k > 0 and (place + k) % 5 == 0))
         if place % 6 == 5:
             objects.insert(0, _object("pedestrian", [1, 1, *map(float, size)]))
@@ -103,7 +103,7 @@ def make_detection_devkit(
     return root
 
 
-def _things(random: np.random.Generator, count: int, size: tuple[int, int]) -> list[tuple[int, int, int, int]]:
+def _object_boxes(random: np.random.Generator, count: int, size: tuple[int, int]) -> list[tuple[int, int, int, int]]:
     """Boxes side by side, whole pixels from 1, at least 24 pixels a side."""
     boxes = []
     for k in range(count):
@@ -115,8 +115,8 @@ def _things(random: np.random.Generator, count: int, size: tuple[int, int]) -> l
     return boxes
 
 
-def paint_thing(pixels: np.ndarray, box: tuple[int, int, int, int], shown: str) -> None:
-    """A thing of a class, on pixels (height, width, 3)."""
+def paint_object(pixels: np.ndarray, box: tuple[int, int, int, int], shown: str) -> None:
+    """An object of a class, on pixels (height, width, 3)."""
     number = CLASSES.index(shown)
     left, top, right, bottom = box
     cell = pixels[top - 1 : bottom, left - 1 : right]
@@ -135,7 +135,7 @@ def make_weights(path: Path, backbone: str = "squeezenet", seed: int = 0) -> Pat
         for weight in network.parameters():
             nn.init.kaiming_normal_(weight) if weight.ndim > 1 else nn.init.zeros_(weight)
     weights = {name: value.numpy() for name, value in network.state_dict().items() if name.startswith("features.")}
-    np.savez(path, allow_pickle=False, **weights)
+    np.savez(path, **weights)
     return path
 
 

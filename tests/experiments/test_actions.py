@@ -15,15 +15,18 @@ from directloss import AveragePrecisionLoss
 from directloss.experiments import EXPERIMENTS
 from directloss.experiments.actions import features
 from directloss.experiments.actions import summary as actions_summary
-from directloss.experiments.actions.experiment import Config, Source, _thirds, configs, run
+from directloss.experiments.actions.config import ActionsOptions, Config, Result, Source
+from directloss.experiments.actions.experiment import _thirds, configs, run
 from directloss.experiments.actions.fine_tuning import Scorer
-from directloss.experiments.data.voc import ACTIONS, read_actions, read_image
-from directloss.experiments.harness import cache as kept
-from directloss.experiments.harness.experiment import Options, Run
-from directloss.experiments.harness.store import plain
-from directloss.experiments.sweep import Setting, choose
-from directloss.experiments.vision.backbones import AlexNet, SqueezeNet, load_weights
+from directloss.experiments.data.voc import ACTIONS, read_actions
+from directloss.experiments.harness.cache import Cache
+from directloss.experiments.harness.experiment import Made, Run
+from directloss.experiments.harness.progress import no_steps
+from directloss.experiments.report.verdicts import judge
+from directloss.experiments.sweep import Setting
+from directloss.experiments.vision.backbones import AlexNet, SqueezeNet, cached_backbone, load_weights
 from directloss.experiments.vision.crops import crop, normalised
+from directloss.experiments.vision.images import read_image
 from directloss.training import accumulate
 
 
@@ -45,11 +48,13 @@ def place(tmp_path_factory):
 def prepared(place, backbone="alexnet", train="head"):
     prepare = EXPERIMENTS["actions"].prepare
     assert prepare
-    return prepare(Options("quick", place / "data", backbone, place / f"{backbone}.npz", train), silent)
+    return prepare(asked(place, backbone, train), 1, no_steps)
 
 
-def silent(text):
-    return lambda share: None
+def asked(place, backbone="alexnet", train="head", **more):
+    return ActionsOptions(
+        root=place / "data", weights=place / f"{backbone}.npz", backbone=backbone, train=train, **more
+    )
 
 
 def call(place, *arguments):
@@ -67,10 +72,13 @@ def finished(place):
 
 def test_the_command_goes_from_a_devkit_to_table_1(place, finished):
     _, printed = finished
-    assert "Table 1 of the paper, and ours" in printed
-    assert "| pos-AP, the paper | 0.695 | 0.625 | 0.578 | 0.459 | 0.296 |" in printed
-    assert "| pos-AP, alexnet, linear head: the paper's protocol | " in printed
-    assert "--preset quick --seeds 1 --root DEVKIT --weights FILE --backbone alexnet --train head" in printed
+    assert "Mean test AP by share of flipped training labels: alexnet, linear head: the paper's protocol" in printed
+    assert "too few runs to judge any claim" in " ".join(printed.split())
+    tables = (place / "runs" / "report.md").read_text()
+    assert "Table 1 of the paper, and ours" in tables
+    assert "| pos-AP, the paper | 0.695 | 0.625 | 0.578 | 0.459 | 0.296 |" in tables
+    assert "| pos-AP, alexnet, linear head: the paper's protocol | " in tables
+    assert "--preset quick --seeds 1 --root DEVKIT --weights FILE --backbone alexnet --train head" in tables
     page = (place / "runs" / "report.html").read_text()
     assert page.count("<figure>") >= 6
     assert "What pos-AP gains at 20 % flipped labels" in page
@@ -121,7 +129,7 @@ def test_features_depend_on_weights_boxes_and_images(place, tmp_path):
     provenance = actions.provenance()
     key = features.compute(actions, "pooled", "alexnet", place / "alexnet.npz", provenance)
     assert key == prepared(place)[0].features
-    rows = kept.open_kept(key)
+    rows = features.CACHE.array(key)
     assert rows.shape == (len(actions), 2, 9216)
     assert rows.dtype == np.float16
     network = AlexNet().eval()
@@ -174,12 +182,12 @@ def test_features_go_on_after_the_last_whole_chunk(place, tmp_path, monkeypatch)
     monkeypatch.setattr(features, "_through", counting)
     key = features.compute(*arguments)
     assert sum(seen) == 1 + len(actions) - done  # one to see what shape rows have
-    resumed = np.array(kept.open_kept(key))
+    resumed = np.array(features.CACHE.array(key))
     assert not part.exists()
     assert not part.with_suffix(".progress").exists()
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "other"))
     assert features.compute(*arguments) == key
-    assert np.array_equal(resumed, kept.open_kept(key))
+    assert np.array_equal(resumed, features.CACHE.array(key))
 
 
 @pytest.mark.parametrize("damage", ["removed", "cut", "junk", "other count"])
@@ -220,25 +228,42 @@ def test_an_odd_part_is_begun_anew(place, tmp_path, monkeypatch, damage):
     assert part.exists()
     monkeypatch.undo()
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
-    rows = kept.open_kept(features.compute(*arguments))
+    rows = features.CACHE.array(features.compute(*arguments))
     assert np.array_equal(rows, features._crops(actions, 0, len(actions))[:, 0].numpy())
 
 
 def test_a_damaged_file_of_features_is_named(place, tmp_path, monkeypatch):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"key\.npy is gone"):
-        kept.open_kept("key")
-    kept.location("key").parent.mkdir()
-    np.save(kept.location("key"), np.zeros(100))
-    kept.location("key").write_bytes(kept.location("key").read_bytes()[:500])
-    with pytest.raises(ValueError, match=r"key\.npy is damaged .* Remove it"):
-        kept.open_kept("key")
+    cache = Cache("make it")
+    with pytest.raises(FileNotFoundError, match=r"key\.npy is missing\. `make it` makes it again\."):
+        cache.array("key")
+    path = cache.array_path("key")
+    path.parent.mkdir()
+    np.save(path, np.zeros(100))
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(ValueError, match=r"key\.npy is damaged .* Remove it; `make it` makes it again\."):
+        cache.array("key")
+
+
+def test_a_damaged_file_of_labels_is_named_and_replaced(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
+    actions = read_actions(place / "data")
+    with pytest.raises(FileNotFoundError, match=r"key\.json is missing\. `directloss reproduce actions --root DIR`"):
+        features.read_labels("key", "walking")
+    key = features.cache_labels(actions)
+    (path,) = (tmp_path / "labels").iterdir()
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"\.json is damaged .* Remove it"):
+        features.read_labels(key, "walking")
+    assert features.cache_labels(actions) == key
+    assert torch.equal(features.read_labels(key, "walking"), actions.labels["walking"])
 
 
 def test_weights_that_are_missing_are_drawn_from_the_seed(place):
     source, _ = prepared(place, "alexnet", "all")
     first, second, other = (
-        features.kept_weights("alexnet", source.weights, seed).state_dict()["classifier.1.weight"] for seed in (0, 0, 1)
+        cached_backbone(features.CACHE, "alexnet", source.weights, seed).state_dict()["classifier.1.weight"]
+        for seed in (0, 0, 1)
     )
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
@@ -246,7 +271,7 @@ def test_weights_that_are_missing_are_drawn_from_the_seed(place):
 
 def test_thirds_are_apart_and_of_listed_boxes_only(place):
     source, _ = prepared(place)
-    config = configs("quick", 1, plain(source))[0]
+    config = configs(asked(place, seeds=1), source)[0]
     actions = read_actions(place / "data")
     for action in ACTIONS:
         labels = actions.labels[action]
@@ -255,7 +280,7 @@ def test_thirds_are_apart_and_of_listed_boxes_only(place):
         assert sorted(places.tolist()) == labels.nonzero().flatten().tolist()
         sizes = [len(part) for part in thirds.values()]
         assert max(sizes) - min(sizes) <= 1
-        assert torch.equal(labels, features.kept_labels(source.labels, action))
+        assert torch.equal(labels, features.read_labels(source.labels, action))
         again, _ = _thirds(dataclasses.replace(config, action=action, method="x-ent", noise=0.4), labels)
         assert all(torch.equal(thirds[name], again[name]) for name in thirds)
         few, _ = _thirds(dataclasses.replace(config, action=action, items=4), labels)
@@ -266,13 +291,12 @@ def test_thirds_are_apart_and_of_listed_boxes_only(place):
 
 def test_noise_strikes_training_and_its_own_validation_only(place, monkeypatch):
     source, _ = prepared(place)
-    (clean, noisy) = (c for c in configs("quick", 1, plain(source)) if c.method == "x-ent")
+    (clean, noisy) = (c for c in configs(asked(place, seeds=1), source) if c.method == "x-ent")
     assert (clean.noise, noisy.noise) == (0.0, 0.2)
     seen = []
 
-    def spy(method, settings, heads, sets, **options):
+    def spy(result, method, settings, heads, sets, **options):
         seen.append(sets)
-        return {}
 
     monkeypatch.setattr("directloss.experiments.actions.experiment.sweep", spy)
     for config in (clean, noisy):
@@ -280,10 +304,10 @@ def test_noise_strikes_training_and_its_own_validation_only(place, monkeypatch):
     flipped = {name: int((seen[0][name][1] != seen[1][name][1]).sum()) for name in seen[0]}
     assert flipped["validation"] == flipped["test"] == 0
     assert flipped["train"] > 0
-    assert flipped["noisy validation"] > 0
+    assert flipped["noisy_validation"] > 0
     for name in seen[0]:
         assert torch.equal(seen[0][name][0], seen[1][name][0])
-    assert seen[0]["validation"][0] is seen[0]["noisy validation"][0]
+    assert seen[0]["validation"][0] is seen[0]["noisy_validation"][0]
 
 
 @pytest.mark.parametrize("train", ["top", "all"])
@@ -291,14 +315,14 @@ def test_noise_strikes_training_and_its_own_validation_only(place, monkeypatch):
 def test_fine_tuning_trains_what_it_says(place, train):
     source, notes = prepared(place, "squeezenet", train)
     assert notes == []
-    config = dataclasses.replace(configs("quick", None, plain(source))[0], items=6, iterations=2)
+    config = dataclasses.replace(configs(asked(place, "squeezenet", train), source)[0], items=6, iterations=2)
     told = []
     result = run(config, told.append)
     assert told[-1] == 1.0
-    assert result["iterations"] == [0, 1, 2]
-    for name in ("train", "validation", "noisy validation", "test"):
-        assert len(result[name]) == 3
-        assert all(0 < value <= 1 for row in result[name] for value in row)
+    assert result.iterations == (0, 1, 2)
+    for curve in (result.train, result.validation, result.noisy_validation, result.test):
+        assert len(curve) == 3
+        assert all(0 < value <= 1 for row in curve for value in row)
     assert run(config) == result
     scorer = Scorer(SqueezeNet(), train == "all")
     trained = {name for name, weight in scorer.named_parameters() if weight.requires_grad}
@@ -308,12 +332,13 @@ def test_fine_tuning_trains_what_it_says(place, train):
 
 def test_a_summary_of_fine_tuning_shows_what_it_did():
     one = invented("jumping", "pos-AP", 0.0, 0)
-    source = {**one.config["source"], "train": "all"}
-    found = actions_summary.summarise([Run({**one.config, "source": source, "items": 64}, one.result, one.made)])
+    source = dataclasses.replace(SOURCE, train="all")
+    config = dataclasses.replace(one.config, source=source, items=64)
+    found = actions_summary.summarise([Run(config, one.result, one.made)])
     (table,) = found.tables
     assert table.title == "Through the network: squeezenet, fine-tuned: all"
     assert list(table.rows[0]) == [
-        "pos-AP, jumping, 0% flipped, seed 0",
+        "pos-AP, jumping, 0 % flipped, seed 0",
         "0.100 → 0.900",
         "0.850 → 0.820",
         "0.600 → 0.800",
@@ -363,15 +388,15 @@ def invented(action, method, noise, seed):
     level = LEVEL[method] - noise + 0.01 * list(ACTIONS).index(action) + 0.001 * seed
     settings = (Setting(1.0, 0.1, 0.0), Setting(1.0, 0.3, 0.1), Setting(1.0, 0.1, 1.0))
     config = Config(method, seed, noise, action, "linear", SOURCE, None, 300, settings)
-    result = {
-        "iterations": [0, 300],
-        "train": [[0.1, 0.1, 0.1], [0.9, 0.9, 0.9]],
-        "validation": [[0.1, 0.2, 0.85], [0.8, 0.3, 0.82]],
-        "noisy validation": [[0.1, 0.7, 0.2], [0.3, 0.6, 0.2]],
-        "test": [[0.0, level - 0.2, level - 0.1], [level, level - 0.3, level + 0.1]],
-        "dead": [0.0, 0.0, 0.0],
-    }
-    return Run(plain(config), result, {"seconds": 1.0})
+    result = Result(
+        iterations=(0, 300),
+        train=((0.1, 0.1, 0.1), (0.9, 0.9, 0.9)),
+        validation=((0.1, 0.2, 0.85), (0.8, 0.3, 0.82)),
+        noisy_validation=((0.1, 0.7, 0.2), (0.3, 0.6, 0.2)),
+        test=((0.0, level - 0.2, level - 0.1), (level, level - 0.3, level + 0.1)),
+        dead=(0.0, 0.0, 0.0),
+    )
+    return Run(config, result, Made(1.0))
 
 
 @pytest.fixture(scope="module")
@@ -411,8 +436,9 @@ def test_differences_are_paired_over_classes_and_seeds(summary):
         and record.variant.endswith("paper's protocol")
     ]
     assert (found.mean, found.sd, found.n) == (pytest.approx(0.2), pytest.approx(0, abs=1e-6), 30)
-    verdicts = {claim.paper: claim.verdict for claim in summary.claims if "the paper's protocol" in claim.paper}
-    assert verdicts["pos-AP withstands label noise better than x-ent (squeezenet, linear head: the paper's protocol)."]
+    variant = "squeezenet, linear head: the paper's protocol"
+    verdicts = {claim.says: judge(claim) for claim in summary.claims if claim.variant == variant}
+    assert "pos-AP withstands label noise better than x-ent" in verdicts
     assert list(verdicts.values()) == ["holds", "holds", "holds", "too few runs to say"]  # two noise levels are missing
 
 
@@ -420,9 +446,7 @@ def test_a_class_that_is_missing_takes_its_seed_out_of_the_mean():
     each = itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))
     runs = [invented(*one) for one in each]
     victim = next(
-        run
-        for run in runs
-        if (run.config["action"], run.config["method"], run.config["seed"]) == ("walking", "x-ent", 2)
+        run for run in runs if (run.config.action, run.config.method, run.config.seed) == ("walking", "x-ent", 2)
     )
     runs.remove(victim)
     found = actions_summary.summarise(runs)
@@ -431,7 +455,7 @@ def test_a_class_that_is_missing_takes_its_seed_out_of_the_mean():
         for record in found.records
         if record.class_ is None and record.metric == "test_ap"
     }
-    assert counts["x-ent", victim.config["noise"]] == 2
+    assert counts["x-ent", victim.config.noise] == 2
     assert counts["pos-AP", 0.0] == 3
 
 
@@ -442,28 +466,28 @@ def test_a_summary_can_be_made_at_any_time():
         found = actions_summary.summarise(runs[:count])
         assert found.tables
         assert found.figures() or not count
-    one_seed = actions_summary.summarise([run for run in runs if run.config["seed"] == 0])
-    assert {claim.verdict for claim in one_seed.claims} == {"too few runs to say"}
+    one_seed = actions_summary.summarise([run for run in runs if run.config.seed == 0])
+    assert {judge(claim) for claim in one_seed.claims} == {"too few runs to say"}
 
 
 def test_smooth_ap_counts_where_it_is_tried():
     def also(action, method, noise, seed):
         run = invented(action, "x-ent" if method == "Smooth-AP" else method, noise, seed)
-        return Run({**run.config, "method": method}, run.result, run.made)
+        return Run(dataclasses.replace(run.config, method=method), run.result, run.made)
 
     levels = (0.0, 0.1, 0.2, 0.3, 0.4)
     runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, levels, range(3))]
     runs += [also(*one) for one in itertools.product(ACTIONS, ["Smooth-AP"], levels[::2], range(3))]
     found = actions_summary.summarise(runs)
-    (ahead,) = [c for c in found.claims if "every other method" in c.paper and "paper's protocol" in c.paper]
+    (ahead,) = [c for c in found.claims if "every other method" in c.says and "paper's protocol" in c.variant]
     assert len(ahead.comparisons) == 8
-    assert ahead.verdict == "holds"
+    assert judge(ahead) == "holds"
 
 
 def test_runs_on_other_data_stand_apart():
     runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))]
-    other = {**runs[0].config["source"], "features": "other"}
-    runs += [Run({**run.config, "source": other}, run.result, run.made) for run in runs[:5]]
+    other = dataclasses.replace(SOURCE, features="other")
+    runs += [Run(dataclasses.replace(run.config, source=other), run.result, run.made) for run in runs[:5]]
     names = {record.variant.split(":")[0] for record in actions_summary.summarise(runs).records}
     assert len(names) == 2
     assert all(name.startswith("squeezenet, linear head (data and weights ") for name in names)
@@ -472,19 +496,22 @@ def test_runs_on_other_data_stand_apart():
 def test_tables_and_figures_say_it_all(summary):
     titles = [table.title for table in summary.tables]
     assert titles[0] == "Table 1 of the paper, and ours"
-    assert any(title.startswith("Class by class, 20% flipped") for title in titles)
+    assert any(title.startswith("Class by class, 20 % flipped") for title in titles)
     (differences,) = [table for table in summary.tables if table.title.startswith("pos-AP − hinge-AP, class by class")]
     assert len(differences.rows) == 10
     assert all(text == "+0.100 ± 0.000" for row in differences.rows for text in row[1:])
     figures = summary.figures()
     assert len({figure.name for figure in figures}) == len(figures) == 11
-    (budget,) = [figure for figure in figures if figure.name.endswith("budget-noisy-20")]
+    (budget,) = [
+        figure for figure in figures if figure.name.endswith("budget-stopped-early-noisy-validation-20-percent-flipped")
+    ]
     assert "settings tried" in budget.alt
 
 
 def test_choosing_never_looks_at_test():
     one = invented("jumping", "pos-AP", 0.2, 0)
-    for by, stop, _ in actions_summary.RULES.values():
-        before = choose(one.result, by, stop)
-        changed = {**one.result, "test": [[random.random() for _ in range(3)] for _ in range(2)]}
-        assert choose(changed, by, stop) == before
+    for rule in actions_summary.RULES:
+        before = rule.apply(one)[1]
+        test = tuple(tuple(random.random() for _ in range(3)) for _ in range(2))
+        changed = Run(one.config, dataclasses.replace(one.result, test=test), one.made)
+        assert rule.apply(changed)[1] == before

@@ -89,22 +89,22 @@ def changed(**changes):
 
 DAMAGES = {
     "features.0.bias' has 16777216 bytes": ("w.npz", lambda path: bomb(path, "features.0.bias")),
-    "'other' is unknown or there twice": ("w.npz", lambda path: bomb(path, "other")),
-    "'classifier.1.bias' is no plain tensor": (
+    "'other' is unknown or is there twice": ("w.npz", lambda path: bomb(path, "other")),
+    "'classifier.1.bias' is not a plain tensor": (
         "w.pth",
         lambda path: torch.save(SqueezeNet().state_dict() | {"classifier.1.bias": torch.zeros(1000).to_sparse()}, path),
     ),
-    "'classifier.1.weight' is no plain tensor": (
+    "'classifier.1.weight' is not a plain tensor": (
         "w.pth",
         lambda path: torch.save(
             SqueezeNet().state_dict() | {"classifier.1.weight": torch.zeros(2, device="meta")}, path
         ),
     ),
     "Object arrays cannot be loaded": ("w.npz", with_object),
-    "is no file of weights: BadZipFile": ("w.npz", lambda path: path.write_bytes(b"PK\3\4 and no more")),
-    "is no file of weights: UnpicklingError": ("w.pth", lambda path: torch.save({"a": Evil()}, path)),
-    "is no file of weights": ("w.pth", lambda path: path.write_bytes(b"")),
-    "holds no dictionary of tensors": ("w.pth", lambda path: torch.save([torch.zeros(1)], path)),
+    "is not a weights file: BadZipFile": ("w.npz", lambda path: path.write_bytes(b"PK\3\4 and no more")),
+    "is not a weights file: UnpicklingError": ("w.pth", lambda path: torch.save({"a": Evil()}, path)),
+    "is not a weights file": ("w.pth", lambda path: path.write_bytes(b"")),
+    "does not hold a dictionary of tensors": ("w.pth", lambda path: torch.save([torch.zeros(1)], path)),
     "features.0.bias' is missing": ("w.npz", changed(**{"features.0.bias": None})),
     "features.0.bias' has shape \\(3,\\) instead of \\(96,\\)": (
         "w.npz",
@@ -114,7 +114,7 @@ DAMAGES = {
         "w.npz",
         changed(**{"features.0.bias": np.full(96, np.nan, np.float32)}),
     ),
-    "holds no weights of SqueezeNet: 'features.10.bias' is unknown": (
+    "does not hold weights of SqueezeNet: 'features.10.bias' is unknown": (
         "w.pth",
         lambda path: torch.save({k: v for k, v in AlexNet().state_dict().items() if "features" in k}, path),
     ),

@@ -16,7 +16,7 @@ from commands import call
 
 from directloss.experiments import EXPERIMENTS
 
-SEPARABLE = len(EXPERIMENTS["separable"].configs("quick", 1))
+SEPARABLE = len(EXPERIMENTS["separable"].configs(EXPERIMENTS["separable"].options(seeds=1), None))
 ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
 
 
@@ -59,8 +59,10 @@ def finished(tmp_path_factory):
 def test_reproduce_prints_tables_and_writes_the_report(finished):
     out, printed = finished
     assert len(list((out / "separable" / "quick").glob("*.json"))) == SEPARABLE
-    assert "| pos-AP |" in printed
-    assert "verdict" in printed
+    assert re.search(r"^ *pos-AP +\d\.\d{3} +\d\.\d{3} *$", printed, re.MULTILINE), "a short table, not Markdown"
+    assert "too few runs to judge any claim: 1 seed" in printed
+    assert "| pos-AP |" in (out / "report.md").read_text()
+    assert max(map(len, printed.splitlines())) <= max(100, len(str(out)) * 2 + 60), "wider than the terminal"
     assert f"Report: {out}/report.html" in printed
     assert "<svg" in (out / "report.html").read_text()
 
@@ -153,7 +155,7 @@ def test_interrupt_ends_cleanly_and_says_what_is_kept(tmp_path):
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    (kept,) = re.findall(rf"Stopped. (\d+) of {2 * SEPARABLE} runs are kept in", errors)
+    (kept,) = re.findall(rf"Stopped. (\d+) of {2 * SEPARABLE} runs are in", errors)
     assert int(kept) == len(files(folder))
     assert "Traceback" not in errors
 
@@ -174,7 +176,7 @@ def test_a_killed_worker_is_told_and_nothing_is_lost(tmp_path):
     _, told = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "A process was killed" in told
-    assert f"{len(files(folder))} of {2 * SEPARABLE} runs are kept in" in told
+    assert f"{len(files(folder))} of {2 * SEPARABLE} runs are in" in told
     assert "Traceback" not in told
 
 
@@ -204,18 +206,22 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["reproduce", "separable", "--address", "auto"], "Add --backend ray."),
         (["reproduce", "separable", "--out", __file__], "is a file. Name a folder."),
         (["reproduce", "separable", "--seeds", "0"], "--seeds"),
-        (["reproduce", "separable", "--root", "."], "--root is for experiments on real data: actions, detection."),
-        (["reproduce", "actions"], "actions needs data: add --root DIR."),
+        (["reproduce", "separable", "--root", "."], "No such option: --root"),
+        (["reproduce", "separable", "nothing"], "nothing"),
+        (
+            ["reproduce", "actions"],
+            "The experiment needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.",
+        ),
         (["reproduce", "actions", "--root", "/nowhere", "--weights", "w.npz"], "w.npz is missing."),
         (["reproduce", "actions", "--root", ".", "--backbone", "vgg"], "There is no backbone 'vgg'."),
         (["reproduce", "actions", "--root", ".", "--train", "tail"], "What can train: head, top, all."),
         (["data", "mnist", "--root", "."], "There is no data 'mnist'. There is: voc2012."),
-        (["report", "/nowhere/at/all"], "/nowhere/at/all is no folder."),
+        (["report", "/nowhere/at/all"], "/nowhere/at/all is not a folder."),
         (["check", "directloss"], "'directloss' names no task. Write MODULE:TASK"),
         (["check", "nomodule:Task"], "There is no module 'nomodule'"),
         (["check", "directloss:Nothing"], "directloss has no 'Nothing'."),
         (["check", "directloss:Task"], "abstract"),
-        (["check", "directloss:average_precision_loss"], "is no Task"),
+        (["check", "directloss:average_precision_loss"], "is not a Task"),
         (["report", ".", "--html", "page.md"], "--html page.md must end in .html"),
         (["nonsense"], "nonsense"),
     ],
@@ -235,7 +241,10 @@ def test_report_writes_page_numbers_and_figures_where_it_is_told(finished, tmp_p
     assert page.read_text() == (finished[0] / "report.html").read_text()
     assert page.with_suffix(".md").read_text().count("| pos-AP |") > 4
     assert {record["experiment"] for record in json.loads(flat.read_text())} == {"separable"}
-    assert [path.name for path in sorted(pictures.iterdir())] == [f"separable-{k}.svg" for k in (1, 2, 3, 4)]
+    names = [
+        f"separable-{model}-{damage}.svg" for model in ("linear", "network") for damage in ("flipped", "overlapping")
+    ]
+    assert [path.name for path in sorted(pictures.iterdir())] == names
     assert all(path.read_text().startswith("<svg xmlns") for path in pictures.iterdir())
 
 
@@ -261,7 +270,16 @@ def test_a_terminal_that_knows_only_latin_still_gets_its_report(finished):
     line = command("report", finished[0])
     done = subprocess.run(line, capture_output=True, env={**ENVIRONMENT, "PYTHONIOENCODING": "latin-1"})
     assert done.returncode == 0, done.stderr
-    assert b"| pos-AP |" in done.stdout
+    assert re.search(rb"pos-AP[ |]+\d\.\d{3}", done.stdout)
+    assert b"Report: " in done.stdout
+
+
+def test_user_text_is_not_read_as_markup(finished, tmp_path):
+    folder = tmp_path / "[bold]a[red] folder"
+    shutil.copytree(finished[0], folder)
+    done = call("report", folder)
+    assert done.returncode == 0, done.stderr
+    assert f"Report: {folder}/report.html" in done.stdout
 
 
 def test_numbers_of_two_presets_are_not_mixed(finished, tmp_path):
@@ -274,10 +292,31 @@ def test_numbers_of_two_presets_are_not_mixed(finished, tmp_path):
     assert (tmp_path / "a.json").exists()
 
 
-def test_bench_has_its_own_options():
-    done = call("bench", "--help")
-    assert done.returncode == 0
-    assert "--rounds" in done.stdout
+def test_an_experiment_shows_only_its_own_options():
+    common = {"--preset", "--seeds", "--out", "--jobs", "--backend", "--address", "--help"}
+    vision = {"--root", "--weights", "--backbone"}
+    own = {
+        "actions": {*vision, "--train"},
+        "detection": {*vision, "--features", "--images", "--boxes", "--positive", "--negative", "--batch"},
+    }
+    for names in ([name] for name in EXPERIMENTS):
+        shown = call("reproduce", *names, "--help").stdout
+        assert set(re.findall(r"^ +(--[a-z]+)", shown, re.MULTILINE)) == common | own.get(names[0], set())
+
+
+def test_several_experiments_share_one_command_and_one_report(finished, tmp_path):
+    shown = call("reproduce", "separable", "actions", "--help").stdout
+    assert "--train" in shown
+    assert "--images" not in shown
+    for preset in ("label-noise", "separable"):
+        (tmp_path / preset).mkdir()
+    shutil.copytree(finished[0] / "separable" / "quick", tmp_path / "separable" / "quick")
+    done = call("reproduce", "separable", "label-noise", "--seeds", 1, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Report: ") == 1
+    page = (tmp_path / "report.html").read_text()
+    for name in ("separable", "label-noise"):
+        assert EXPERIMENTS[name].title.split("(")[0] in page.replace("&#x27;", "'")
 
 
 def test_list_and_help_name_everything():
@@ -285,8 +324,11 @@ def test_list_and_help_name_everything():
     for name in (*EXPERIMENTS, "average_precision", "zero_one", "positive_direct", "perceptron"):
         assert name in listed
     helped = call("--help").stdout
-    for name in ("reproduce", "report", "data", "detect", "bench", "check", "list"):
+    for name in ("reproduce", "report", "data", "detect", "check", "list"):
         assert name in helped
+    assert "bench" not in helped  # that is ./dev bench
+    for name in EXPERIMENTS:
+        assert name in call("reproduce", "--help").stdout
 
 
 @pytest.mark.slow

@@ -18,19 +18,21 @@ from PIL import Image
 from test_detection_evaluation import plain_evaluate, plain_overlap, plain_suppress
 from test_regions import plain_labels
 
-from directloss.experiments.data.voc import CLASSES, DevkitError, Scene, Thing, read_image, read_scenes
+from directloss.experiments.data.voc import CLASSES, Annotation, DevkitError, Scene, read_scenes
 from directloss.experiments.detection import experiment as detection
-from directloss.experiments.detection.experiment import Config, configs, prepare, run
-from directloss.experiments.detection.images import PARTS, Images, keep_images, kept_images, pick
-from directloss.experiments.harness import cache as kept
-from directloss.experiments.harness.experiment import Options, Run
-from directloss.experiments.harness.store import plain
+from directloss.experiments.detection.config import Config, DetectionOptions, ObjectCounts, Result, TrainingCounts
+from directloss.experiments.detection.experiment import configs, prepare, run
+from directloss.experiments.detection.images import CACHE, PARTS, Images, cache_images, pick, read_images
+from directloss.experiments.harness.cache import Cache
+from directloss.experiments.harness.experiment import Made, Run
+from directloss.experiments.harness.typed import decode, encode
 from directloss.experiments.networks import Heads
 from directloss.experiments.sweep import Setting
 from directloss.experiments.vision import regions
 from directloss.experiments.vision.backbones import WeightsError
 from directloss.experiments.vision.detector import load_detector
 from directloss.experiments.vision.evaluation import Detections
+from directloss.experiments.vision.images import ImageError, read_image
 from directloss.experiments.vision.proposals import propose
 
 
@@ -45,22 +47,22 @@ def place(tmp_path_factory):
     patch.setattr(regions, "SHORTER", 120)
     patch.setattr(detection, "COMPONENTS", 64)
     patch.setattr("joblib.cpu_count", lambda: 1)
-    kept_images.cache_clear()
+    read_images.cache_clear()
     yield folder
     patch.undo()
-    kept_images.cache_clear()
+    read_images.cache_clear()
 
 
 def options(place, **changes):
-    given = Options("quick", place / "data", "squeezenet", place / "w.npz", boxes=40, batch=32)
+    given = DetectionOptions(root=place / "data", weights=place / "w.npz", boxes=40, batch=32)
     return dataclasses.replace(given, **changes)
 
 
 @pytest.fixture(scope="module")
 def prepared(place):
     told = []
-    source, notes = prepare(options(place), lambda text: told.append(text) or (lambda share: None))
-    return SimpleNamespace(source=source, notes=notes, told=told, images=kept_images(source.keys[0]))
+    source, notes = prepare(options(place), 0, lambda text: told.append(text) or (lambda share: None))
+    return SimpleNamespace(source=source, notes=notes, told=told, images=read_images(source.keys[0]))
 
 
 def config(source, **changes):
@@ -86,22 +88,22 @@ def test_images_are_apart_and_a_quarter_is_held_out(place, prepared):
     lists = [{scene.name: scene for scene in read_scenes(place / "data", part)} for part in ("train", "val")]
     assert {*train, *held_out} <= lists[0].keys()
     assert set(test) <= lists[1].keys()
-    for name, path, things in zip(images.names, images.paths, images.things, strict=True):
+    for name, path, annotations in zip(images.names, images.paths, images.annotations, strict=True):
         scene = (lists[0] | lists[1])[name]
-        assert (str(scene.path), scene.things) == (path, things)
+        assert (str(scene.path), scene.annotations) == (path, annotations)
 
 
 def test_rows_are_objects_of_training_images_and_then_proposals_up_to_a_number(prepared):
-    images, boxes = prepared.images, kept.open_kept(prepared.source.keys[1])
+    images, boxes = prepared.images, CACHE.array(prepared.source.keys[1])
     end = 0
     for number, part in enumerate(images.parts):
         start, end = end, end + images.rows[number]
         found = propose(Path(images.paths[number]))[:40]
-        objects = [list(thing.box) for thing in images.things[number] if not thing.difficult]
+        objects = [list(each.box) for each in images.annotations[number] if not each.difficult]
         expected = [*(objects if part == "train" else []), *found.tolist()]
         assert boxes[start:end].tolist() == expected
         assert (images.ends[number], images.image_of(np.array([start, end - 1])).tolist()) == (end, [number, number])
-    assert len(boxes) == end == len(kept.open_kept(prepared.source.keys[2]))
+    assert len(boxes) == end == len(CACHE.array(prepared.source.keys[2]))
     assert max(images.rows[18:]) == 40
     for part in PARTS:
         numbers = of_part(images, part)
@@ -115,13 +117,13 @@ def test_notes_and_steps_tell_what_was_found(prepared):
         hit = total = 0
         for number in of_part(images, part):
             found = propose(Path(images.paths[number]))[:40].tolist()
-            for thing in images.things[number]:
-                total += not thing.difficult
-                hit += not thing.difficult and max(plain_overlap(thing.box, box) for box in found) >= 0.5
+            for each in images.annotations[number]:
+                total += not each.difficult
+                hit += not each.difficult and max(plain_overlap(each.box, box) for box in found) >= 0.5
         shares.append(f"{hit / total:.1%} ({part})")
-    count = sum(images.rows) - sum(not t.difficult for number in range(18) for t in images.things[number])
+    count = sum(images.rows) - sum(not t.difficult for number in range(18) for t in images.annotations[number])
     assert prepared.notes == [
-        f"{count} proposals of 40 images; of the objects {', '.join(shares)} overlap one by half or more."
+        f"{count} proposals of 40 images. Objects that a proposal overlaps by half or more: {', '.join(shares)}."
     ]
     assert prepared.told[0] == "proposals of 40 images"
     assert prepared.told[-1] == f"pooled features of {sum(images.rows)} boxes, 0.0 GB"
@@ -143,41 +145,41 @@ def test_where_the_devkit_is_does_not_matter(place, prepared, monkeypatch, tmp_p
 
 def test_images_that_were_moved_are_found_where_they_are(prepared, monkeypatch, tmp_path):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
-    kept_images.cache_clear()
+    read_images.cache_clear()
     images = prepared.images
-    key = keep_images(images)
-    assert kept_images(key) == images
+    key = cache_images(images)
+    assert read_images(key) == images
     moved = dataclasses.replace(images, paths=tuple(f"/elsewhere{path}" for path in images.paths))
-    assert keep_images(moved) == key
-    assert kept_images(key) == moved
+    assert cache_images(moved) == key
+    assert read_images(key) == moved
     other = dataclasses.replace(images, names=("x", *images.names[1:]))
-    assert keep_images(other) != key
-    kept_images.cache_clear()
+    assert cache_images(other) != key
+    read_images.cache_clear()
 
 
 @pytest.mark.parametrize("junk", [b"", b"{", b"\xff\xfe\x00junk"])
 def test_a_damaged_list_of_images_is_written_again(prepared, junk, monkeypatch, tmp_path):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
-    kept_images.cache_clear()
-    key = keep_images(prepared.images)
+    read_images.cache_clear()
+    key = cache_images(prepared.images)
     (path,) = (tmp_path / "images").iterdir()
     path.write_bytes(junk)
-    assert keep_images(prepared.images) == key
-    assert kept_images(key) == prepared.images
-    kept_images.cache_clear()
+    assert cache_images(prepared.images) == key
+    assert read_images(key) == prepared.images
+    read_images.cache_clear()
 
 
 def test_a_list_of_images_that_is_gone_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"key\.json is gone. `directloss reproduce detection --root"):
-        kept_images("key")
+    with pytest.raises(FileNotFoundError, match=r"key\.json is missing. `directloss reproduce detection --root"):
+        read_images("key")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"features": "sift"}, "--features 'sift' is unknown. There are: pooled, warped"),
-        ({"train": "top"}, "--train 'top' is for actions"),
+        ({"root": None}, "The experiment needs data: add --root DIR."),
         ({"positive": 0.2}, "Overlaps must be 0 < negative ≤ positive ≤ 1; got 0.3 and 0.2"),
         ({"negative": 0.0}, "Overlaps must be"),
         ({"positive": 1.1}, "Overlaps must be"),
@@ -219,7 +221,7 @@ def test_the_paper_preset_wants_all_twenty_classes(place, monkeypatch):
 
 def test_too_few_images_are_told(place, tmp_path):
     make_detection_devkit(tmp_path, train=3)
-    with pytest.raises(ValueError, match="The list of training images names 3; a quarter is held out, so 4 are needed"):
+    with pytest.raises(ValueError, match="The list of training images has 3; 4 or more are needed"):
         prepare(options(place, root=tmp_path))
 
 
@@ -233,10 +235,10 @@ def test_a_missing_list_or_a_broken_image_is_named(place, part, tmp_path):
         prepare(options(place, root=tmp_path / "data"))
     main.write_text("\n".join(names))
     scenes = {scene.name: scene for scene in read_scenes(tmp_path / "data", part)}
-    images = kept_images(prepare(options(place))[0].keys[0])
+    images = read_images(prepare(options(place))[0].keys[0])
     victim = next(scenes[name].path for name in images.names if name in scenes)
     victim.write_bytes(victim.read_bytes()[:300])
-    with pytest.raises(DevkitError, match=f"{victim} is no whole image"):
+    with pytest.raises(ImageError, match=f"{victim} is not a whole image"):
         prepare(options(place, root=tmp_path / "data"))
 
 
@@ -246,19 +248,19 @@ def test_an_annotated_box_outside_of_its_image_is_an_error_that_names_it(place, 
     path = tmp_path / "data" / "VOCdevkit" / "VOC2012" / "Annotations" / f"{name}.xml"
     for low in ("xmin", "ymin", "xmax", "ymax"):
         path.write_text(path.read_text().replace(f"<{low}>", f"<{low}>9"))
-    with pytest.raises(DevkitError, match="outside") as caught:
+    with pytest.raises(ImageError, match="outside") as caught:
         prepare(options(place, root=tmp_path / "data"))
     assert f"{name}.jpg: " in str(caught.value)
 
 
 @pytest.mark.parametrize("jobs", [0, 3])
 def test_as_many_processes_search_as_are_asked_for(place, jobs, monkeypatch):
-    def search(paths, count, after):
+    def search(paths, count, progress):
         raise DevkitError(f"{len(paths)} images, {count} processes")
 
     monkeypatch.setattr(detection, "proposals", search)
     with pytest.raises(DevkitError, match=f"40 images, {jobs} processes"):
-        prepare(options(place, jobs=jobs))
+        prepare(options(place), jobs)
 
 
 def test_an_image_on_both_lists_is_refused_before_any_search(place, tmp_path, monkeypatch):
@@ -272,27 +274,27 @@ def test_an_image_on_both_lists_is_refused_before_any_search(place, tmp_path, mo
 
 @pytest.mark.parametrize("category", ["car", "cat", "person"])
 def test_labels_of_rows_are_those_of_a_plain_loop(prepared, category):
-    images, boxes = prepared.images, kept.open_kept(prepared.source.keys[1])
+    images, boxes = prepared.images, CACHE.array(prepared.source.keys[1])
     found = images.labels(category, boxes, 0.5, 0.3)
     expected = []
     for number in of_part(images, "train"):
-        mine = [thing for thing in images.things[number] if thing.name == category]
-        there = np.array([thing.box for thing in mine]).reshape(-1, 4)
+        mine = [each for each in images.annotations[number] if each.name == category]
+        there = np.array([each.box for each in mine]).reshape(-1, 4)
         some = np.asarray(boxes[images.ends[number] - images.rows[number] : images.ends[number]], dtype=float)
-        expected += plain_labels(some, there, np.array([thing.difficult for thing in mine], dtype=bool), 0.5, 0.3)
+        expected += plain_labels(some, there, np.array([each.difficult for each in mine], dtype=bool), 0.5, 0.3)
     assert found.tolist() == expected
     assert {-1, 0, 1} == set(expected)
 
 
 def head_of(result):
-    weights = np.frombuffer(base64.b64decode(result["weights"]), "<f4").astype(float)
+    weights = np.frombuffer(base64.b64decode(result.weights), "<f4").astype(float)
     return weights[:-1], weights[-1]
 
 
 def detected(prepared, result, part):
     """By the head of a result, with plain loops: what stays of all boxes, and what the challenge says to it."""
     images, keys = prepared.images, prepared.source.keys
-    rows, boxes = (np.asarray(kept.open_kept(key), dtype=float) for key in keys[2:0:-1])
+    rows, boxes = (np.asarray(CACHE.array(key), dtype=float) for key in keys[2:0:-1])
     numbers = of_part(images, part)
     where = np.concatenate([np.full(images.rows[number], number) for number in numbers])
     start = sum(images.rows[: numbers[0]])
@@ -307,48 +309,51 @@ def detected(prepared, result, part):
 @pytest.mark.parametrize("part", ["held out", "test"])
 def test_ap_is_that_of_a_plain_evaluation_of_the_head(prepared, result, part):
     _, (*_, area) = detected(prepared, result, part)
-    assert result[part][result["chosen"]] == pytest.approx(area, abs=2e-6)
-    assert area > result[part][0] + 0.2  # it learns
+    values = result.held_out if part == "held out" else result.test
+    assert values[result.chosen] == pytest.approx(area, abs=2e-6)
+    assert area > values[0] + 0.2  # it learns
 
 
 def test_the_best_on_images_held_out_is_chosen(result):
-    assert result["chosen"] == max(range(3), key=lambda k: result["held out"][k])
-    assert result["chosen"] != 0  # which hardly learns
-    assert len(set(result["held out"])) > 1
+    assert result.chosen == max(range(3), key=lambda k: result.held_out[k])
+    assert result.chosen != 0  # which hardly learns
+    assert len(set(result.held_out)) > 1
 
 
 def test_a_result_says_what_it_is_from(prepared, result):
     images = prepared.images
-    for part in PARTS:
-        easy = sum(t.name == "car" and not t.difficult for k in of_part(images, part) for t in images.things[k])
-        assert result["objects"][part] == easy
-    labels = images.labels("car", kept.open_kept(prepared.source.keys[1]), 0.5, 0.3)
-    assert result["training"] == {"positive": int((labels == 1).sum()), "negative": int((labels == -1).sum())}
-    boxes = np.asarray(kept.open_kept(prepared.source.keys[1]), dtype=float)
+    easy = [
+        sum(t.name == "car" and not t.difficult for k in of_part(images, part) for t in images.annotations[k])
+        for part in PARTS
+    ]
+    assert result.objects == ObjectCounts(*easy)
+    labels = images.labels("car", CACHE.array(prepared.source.keys[1]), 0.5, 0.3)
+    assert result.training == TrainingCounts(int((labels == 1).sum()), int((labels == -1).sum()))
+    boxes = np.asarray(CACHE.array(prepared.source.keys[1]), dtype=float)
     hit = 0
     for number in of_part(images, "test"):
         some = boxes[images.ends[number] - images.rows[number] : images.ends[number]].tolist()
-        for thing in images.things[number]:
-            if thing.name == "car" and not thing.difficult:
-                hit += max(plain_overlap(thing.box, box) for box in some) >= 0.5
-    assert result["recall"] == pytest.approx(hit / result["objects"]["test"], abs=1e-6)
-    assert result == json.loads(json.dumps(result, allow_nan=False))
+        for each in images.annotations[number]:
+            if each.name == "car" and not each.difficult:
+                hit += max(plain_overlap(each.box, box) for box in some) >= 0.5
+    assert result.recall == pytest.approx(hit / result.objects.test, abs=1e-6)
+    assert result == decode(Result, json.loads(json.dumps(encode(result), allow_nan=False)))
 
 
 def test_precision_at_recalls_is_the_highest_there_or_beyond(prepared, result):
     _, (_, rows, wanted, _) = detected(prepared, result, "test")
-    for k, value in enumerate(result["precision"]):
+    for k, value in enumerate(result.precision):
         expected = max((row[4] for row in rows if row[3] / wanted >= k / 100 - 1e-9), default=0.0)
         assert value == pytest.approx(expected, abs=1e-4)
-    assert len(result["precision"]) == 101
+    assert len(result.precision) == 101
 
 
 def test_the_threshold_is_where_f1_is_best_on_images_held_out(prepared, result):
     found, (order, rows, wanted, _) = detected(prepared, result, "held out")
     harmonic = [2 * row[4] * row[3] / wanted / max(row[4] + row[3] / wanted, 1e-9) for row in rows]
-    shown = found.scores >= result["threshold"] - 1e-5
+    shown = found.scores >= result.threshold - 1e-5
     assert harmonic[int(shown.sum()) - 1] == pytest.approx(max(harmonic), abs=1e-9)
-    assert found.scores[order[int(shown.sum()) - 1]] == pytest.approx(result["threshold"], abs=1e-4)
+    assert found.scores[order[int(shown.sum()) - 1]] == pytest.approx(result.threshold, abs=1e-4)
 
 
 def test_pictures_are_the_first_right_and_the_first_wrong_detections(prepared, result):
@@ -356,18 +361,18 @@ def test_pictures_are_the_first_right_and_the_first_wrong_detections(prepared, r
     images = prepared.images
     for kind, right in (("best", True), ("worst", False)):
         expected = [order[place] for place, row in enumerate(rows) if row[2] and row[1] == right][:3]
-        pictures = result["pictures"][kind]
+        pictures = result.pictures[kind]
         assert len(pictures) == len(expected) > 0
         for picture, place in zip(pictures, expected, strict=True):
             number = int(found.images[place])
-            assert picture["name"] == images.names[number]
-            assert picture["score"] == pytest.approx(found.scores[place], abs=1e-3)
+            assert picture.name == images.names[number]
+            assert picture.score == pytest.approx(found.scores[place], abs=1e-3)
             left, top, right_, bottom = found.boxes[place].tolist()
-            assert picture["box"] == [left - 1, top - 1, right_, bottom]  # not shrunk
-            cars = [thing.box for thing in images.things[number] if thing.name == "car"]
-            assert picture["truth"] == [[box[0] - 1, box[1] - 1, *box[2:]] for box in cars]
-            shown = Image.open(io.BytesIO(base64.b64decode(picture["jpeg"])))
-            assert list(shown.size) == picture["size"] == [120, 90]
+            assert picture.box == (left - 1, top - 1, right_, bottom)  # not shrunk
+            cars = [each.box for each in images.annotations[number] if each.name == "car"]
+            assert picture.truth == tuple((box[0] - 1, box[1] - 1, *box[2:]) for box in cars)
+            shown = Image.open(io.BytesIO(base64.b64decode(picture.jpeg)))
+            assert shown.size == picture.size == (120, 90)
             whole = np.asarray(read_image(Path(images.paths[number])), dtype=float)
             assert np.abs(np.asarray(shown, dtype=float) - whole).mean() < 20
 
@@ -385,8 +390,8 @@ def test_other_seeds_classes_noise_and_methods_give_other_numbers_and_only_what_
     shown = ({}, {"category": "cat"})
     others = ({"seed": 1}, {"noise": 0.2}, {"method": "x-ent"}, {"method": "hinge-AP"})
     found = [run(dataclasses.replace(one, **changes)) for changes in (*shown, *others)]
-    assert len({each["weights"] for each in found}) == 6
-    assert [bool(each["pictures"]) for each in found] == [True, True, False, False, False, False]
+    assert len({each.weights for each in found}) == 6
+    assert [bool(each.pictures) for each in found] == [True, True, False, False, False, False]
 
 
 def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
@@ -398,17 +403,17 @@ def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
 
     monkeypatch.setattr(detection, "train", spy)
     clean, noisy = (run(config(prepared.source, noise=noise)) for noise in (0.0, 0.2))
-    assert clean.pop("pictures")
-    assert not noisy.pop("pictures")
-    assert clean == noisy  # the heads are not trained
+    assert clean.pictures
+    assert not noisy.pictures
+    assert dataclasses.replace(clean, pictures={}) == noisy  # the heads are not trained
     assert torch.equal(seen[0][0], seen[1][0])
     flipped = (seen[0][1] != seen[1][1]).float().mean()
     assert 0.1 < flipped < 0.3
-    labels = prepared.images.labels("car", kept.open_kept(prepared.source.keys[1]), 0.5, 0.3)
+    labels = prepared.images.labels("car", CACHE.array(prepared.source.keys[1]), 0.5, 0.3)
     used = labels[labels != 0] == 1
     assert torch.equal(seen[0][1], torch.from_numpy(used))
     rows = np.flatnonzero(labels)
-    assert np.array_equal(seen[0][0].numpy(), kept.open_kept(prepared.source.keys[2])[rows].astype(np.float32))
+    assert np.array_equal(seen[0][0].numpy(), CACHE.array(prepared.source.keys[2])[rows].astype(np.float32))
     for _, target, batches in seen:
         for batch in batches:
             assert len(batch) == 32
@@ -418,7 +423,7 @@ def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
 def test_boxes_that_train_are_limited_and_drawn_from_the_seed(prepared, monkeypatch):
     monkeypatch.setattr(detection, "POSITIVES", 5)
     monkeypatch.setattr(detection, "NEGATIVES", 9)
-    labels = prepared.images.labels("car", kept.open_kept(prepared.source.keys[1]), 0.5, 0.3)
+    labels = prepared.images.labels("car", CACHE.array(prepared.source.keys[1]), 0.5, 0.3)
     drawn = [detection._training_set(labels, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
     for rows, target in drawn:
         assert sorted(set(rows.tolist())) == rows.tolist()
@@ -430,22 +435,22 @@ def test_boxes_that_train_are_limited_and_drawn_from_the_seed(prepared, monkeypa
 def test_networks_that_are_lost_find_nothing_and_crash_nothing(prepared):
     lost, calm = Setting(1.0, 1e39, 0.0), Setting(1.0, 0.3, 0.0)
     found = run(config(prepared.source, settings=(lost, calm, lost)))
-    assert found["chosen"] == 1
-    for part in ("held out", "test"):
-        assert found[part][0] == found[part][2] == 0
-        assert found[part][1] > 0
+    assert found.chosen == 1
+    for values in (found.held_out, found.test):
+        assert values[0] == values[2] == 0
+        assert values[1] > 0
     alone = run(config(prepared.source, settings=(calm,)))
-    assert alone["test"][0] == pytest.approx(found["test"][1], abs=1e-3)
+    assert alone.test[0] == pytest.approx(found.test[1], abs=1e-3)
 
 
 @pytest.mark.parametrize("rate", [1e38, 1e39])
 def test_what_a_run_of_lost_networks_leaves_is_json_and_no_detector_that_cannot_be_read(prepared, rate, tmp_path):
     one = config(prepared.source, settings=(Setting(1.0, rate, 0.0),))
     found = run(one)
-    assert 0 <= found["test"][0] <= 1
-    json.dumps(found, allow_nan=False)
+    assert 0 <= found.test[0] <= 1
+    json.dumps(encode(found), allow_nan=False)
     calm = config(prepared.source, category="cat", settings=(Setting(1.0, 0.3, 0.0),), iterations=10)
-    runs = [Run(plain(each), run(each), {}) for each in (one, calm)]
+    runs = [Run(each, run(each), Made(0.0)) for each in (one, calm)]
     written = detection.export(runs, tmp_path)
     weights = np.concatenate(head_of(found)[:1])
     assert len(written) == len(list(tmp_path.iterdir())) == np.isfinite(weights).all()
@@ -456,7 +461,7 @@ def test_what_a_run_of_lost_networks_leaves_is_json_and_no_detector_that_cannot_
 @pytest.mark.parametrize("value", [3e38, float("inf"), float("nan")])
 def test_a_network_whose_scores_are_not_finite_finds_nothing(monkeypatch, value):
     images, boxes, rows = many()
-    monkeypatch.setattr(detection, "open_kept", lambda key, what: rows)
+    monkeypatch.setattr(Cache, "array", lambda self, key: rows)
     networks = Heads(2, (6, 1), "he", torch.Generator().manual_seed(0))
     networks.weights.data[1, :3] = value
     with torch.no_grad():
@@ -470,7 +475,7 @@ def test_a_network_whose_scores_are_not_finite_finds_nothing(monkeypatch, value)
 def test_one_score_that_is_not_finite_is_enough_in_whatever_chunk(monkeypatch):
     images, boxes, rows = many()
     rows[9000] = 60_000
-    monkeypatch.setattr(detection, "open_kept", lambda key, what: rows)
+    monkeypatch.setattr(Cache, "array", lambda self, key: rows)
     networks = Heads(2, (6, 1), "he", torch.Generator().manual_seed(0))
     networks.weights.data[1, :-1] = 1e34
     with torch.no_grad():
@@ -512,13 +517,14 @@ def test_the_first_of_the_best_is_chosen_and_only_its_detections_are_kept():
 
 
 def exported(source, category, method, weights, threshold, seed=0):
-    one = plain(config(source, category=category, method=method, seed=seed))
+    one = config(source, category=category, method=method, seed=seed)
     text = base64.b64encode(np.asarray(weights, "<f4").tobytes()).decode()
-    return Run(one, {"weights": text, "threshold": threshold}, {})
+    counts = TrainingCounts(1, 1), ObjectCounts(1, 1, 1)
+    return Run(one, Result((0.5,), (0.5,), 0, (0.0,), *counts, 1.0, (1.0,), text, threshold, {}), Made(0.0))
 
 
 def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_first_seed(prepared, tmp_path):
-    basis = regions.kept_basis(prepared.source.keys[3])
+    basis = regions.read_basis(CACHE, prepared.source.keys[3])
     random = np.random.default_rng(0)
     heads = {of: random.normal(size=65) * size for of, size in (("person", 1e30), ("cat", 1e-6), ("car", 5.0))}
     sizes = {of: np.linalg.norm(head[:-1]) for of, head in heads.items()}
@@ -531,7 +537,7 @@ def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_f
     assert [path.name for path in tmp_path.iterdir()] == ["squeezenet-pooled-pos-AP-0"]
     found = load_detector(tmp_path / "squeezenet-pooled-pos-AP-0")
     assert found.heads.classes == ("car", "cat", "person")
-    assert (found.way, found.boxes, found.overlap) == ("pooled", 40, 0.3)
+    assert (found.feature_kind, found.boxes, found.overlap) == ("pooled", 40, 0.3)
     torch.testing.assert_close(found.heads.thresholds, torch.full((3,), 0.25))
     rows = torch.rand((5, len(basis.mean)), generator=torch.Generator().manual_seed(0)) / 50
     for number, of in enumerate(found.heads.classes):
@@ -549,12 +555,12 @@ def test_a_run_without_a_source_says_what_to_name():
 def test_features_that_are_gone_or_damaged_are_named_by_a_run(prepared, place, monkeypatch, tmp_path):
     shutil.copytree(place / "cache", tmp_path / "cache")
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
-    path = kept.location(prepared.source.keys[2])
+    path = CACHE.array_path(prepared.source.keys[2])
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(ValueError, match=f"{path} is damaged .* Remove it"):
         run(config(prepared.source))
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=f"{path} is gone. `directloss reproduce detection"):
+    with pytest.raises(FileNotFoundError, match=f"{path} is missing. `directloss reproduce detection"):
         run(config(prepared.source))
 
 
@@ -564,15 +570,16 @@ def many():
     corner = random.integers(1, 400, (13_500, 2))
     boxes = np.concatenate([corner, corner + random.integers(5, 80, (13_500, 2))], axis=1).astype(np.float32)
     rows = random.normal(size=(13_500, 6)).astype(np.float16)
-    things = tuple(
-        tuple(Thing("car", tuple(boxes[4500 * k + place].tolist()), place == 3) for place in range(8)) for k in range(3)
+    annotations = tuple(
+        tuple(Annotation("car", tuple(boxes[4500 * k + place].tolist()), place == 3) for place in range(8))
+        for k in range(3)
     )
-    return Images(("a", "b", "c"), ("", "", ""), ("test",) * 3, things, (4500,) * 3), boxes, rows
+    return Images(("a", "b", "c"), ("", "", ""), ("test",) * 3, annotations, (4500,) * 3), boxes, rows
 
 
 def test_how_many_rows_are_scored_at_once_does_not_matter(monkeypatch):
     images, boxes, rows = many()
-    monkeypatch.setattr(detection, "open_kept", lambda key, what: rows)
+    monkeypatch.setattr(Cache, "array", lambda self, key: rows)
     networks = Heads(2, (6, 1), "he", torch.Generator().manual_seed(0))
     networks.weights.data[1] *= -1
     found = []
@@ -592,8 +599,8 @@ def test_how_many_rows_are_scored_at_once_does_not_matter(monkeypatch):
             assert detections.scores.max() == pytest.approx(scores.max(), abs=1e-5)
 
 
-def scene(name, *things):
-    return Scene(name, Path(name), tuple(Thing(of, (1, 1, 9, 9), hard) for of, hard in things))
+def scene(name, *annotations):
+    return Scene(name, Path(name), tuple(Annotation(of, (1, 1, 9, 9), hard) for of, hard in annotations))
 
 
 @pytest.fixture
@@ -615,7 +622,7 @@ def test_picking_is_balanced_while_there_are_images_and_has_no_repeats(scenes):
     assert len(pick(scenes, 1000, ("car", "cat", "person"), 0)) == len(scenes)
 
 
-def test_picking_is_deterministic_and_hangs_on_the_seed(scenes):
+def test_picking_is_deterministic_and_depends_on_the_seed(scenes):
     for categories in ((), ("car", "cat")):
         assert pick(scenes, 12, categories, 3) == pick(scenes, 12, categories, 3)
         assert pick(scenes, 12, categories, 3) != pick(scenes, 12, categories, 4)
@@ -634,11 +641,11 @@ def test_picking_zero_takes_all_of_them_with_classes_too(scenes):
 
 
 def test_configurations_of_both_presets():
-    quick, paper = configs("quick", None), configs("paper", None)
+    quick, paper = configs(DetectionOptions()), configs(DetectionOptions(preset="paper"))
     assert len(quick) == len(set(quick)) == 3 * 3 * 2 * 3
     assert len(paper) == len(set(paper)) == 3 * 20 * 2 * 3
     assert {one.category for one in paper} == set(CLASSES)
-    assert {one.seed for one in configs("paper", 5)} == set(range(5))
+    assert {one.seed for one in configs(DetectionOptions(preset="paper", seeds=5))} == set(range(5))
     assert {(one.method, one.noise) for one in quick} == {
         (method, noise) for method in ("x-ent", "hinge-AP", "pos-AP") for noise in (0.0, 0.2)
     }
@@ -647,6 +654,6 @@ def test_configurations_of_both_presets():
 
 
 def test_configurations_come_back_from_plain_values(prepared):
-    one = configs("quick", 1, plain(prepared.source))[0]
+    one = configs(DetectionOptions(seeds=1), prepared.source)[0]
     assert one.source == prepared.source
-    assert plain(one)["source"] == plain(prepared.source)
+    assert decode(Config, json.loads(json.dumps(encode(one)))) == one

@@ -5,30 +5,36 @@ import io
 import itertools
 import re
 import shlex
+from dataclasses import replace
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 import typer.main
 from PIL import Image
 
-from directloss.experiments import cli
+from directloss.experiments import EXPERIMENTS, cli
 from directloss.experiments.data.voc import CLASSES
 from directloss.experiments.detection import experiment as detection
 from directloss.experiments.detection import summary as detection_summary
-from directloss.experiments.detection.experiment import Config, Source
-from directloss.experiments.detection.pictures import gallery, picture
+from directloss.experiments.detection.config import Config, ObjectCounts, Result, Source, TrainingCounts
+from directloss.experiments.detection.pictures import Picture, gallery, picture
 from directloss.experiments.detection.summary import RULES, summarise
-from directloss.experiments.harness.experiment import Figure, Run
-from directloss.experiments.harness.store import Store, plain
+from directloss.experiments.harness.experiment import Figure, Made, Run
+from directloss.experiments.harness.options import arguments
+from directloss.experiments.harness.store import Store
+from directloss.experiments.methods import PLAIN
 from directloss.experiments.report.figures import bars
-from directloss.experiments.report.page import gather, html, markdown
-from directloss.experiments.report.summary import TOO_FEW, USUAL
+from directloss.experiments.report.markdown import markdown
+from directloss.experiments.report.page import html
+from directloss.experiments.report.sections import gather
+from directloss.experiments.report.verdicts import Verdict, judge
 from directloss.experiments.sweep import Setting
 
 SOURCE = Source("squeezenet", "pooled", 500, 2000, 0.5, 0.3, 512, ("i", "b", "r", "c", "w"))
 NAME = "squeezenet, pooled, 500 images, 2000 boxes, batches of 512"
 LEVEL = {"pos-AP": 0.7, "hinge-AP": 0.6, "x-ent": 0.5}
-METHODS = ("x-ent", USUAL, "hinge-AP", "pos-AP")
+METHODS = ("x-ent", PLAIN, "hinge-AP", "pos-AP")
 CATEGORIES = ("car", "cat", "person")
 SETTINGS = (Setting(1.0, 0.1, 0.0), Setting(1.0, 0.3, 0.1), Setting(10.0, 0.1, 1.0))
 
@@ -40,35 +46,28 @@ def jpeg():
 
 
 def shown(name, score=0.5):
-    return {
-        "name": name,
-        "jpeg": jpeg(),
-        "size": [40, 30],
-        "score": score,
-        "box": [1, 2, 30, 20],
-        "truth": [[0, 0, 9, 9]],
-    }
+    return Picture(name, jpeg(), (40, 30), score, (1.0, 2.0, 30.0, 20.0), ((0.0, 0.0, 9.0, 9.0),))
 
 
 def invented(method, noise, seed, category, level=None, source=SOURCE):
     """Car likes the first setting best, the others the second; the third is the best on test and never chosen."""
     value = (LEVEL[method] - noise if level is None else level) + 0.01 * CLASSES.index(category) + 0.001 * seed
-    held_out = [0.9, 0.3, 0.1] if category == "car" else [0.5, 0.7, 0.1]
+    held_out = (0.9, 0.3, 0.1) if category == "car" else (0.5, 0.7, 0.1)
     config = Config(method, seed, noise, category, source, 1000, SETTINGS)
-    result = {
-        "held out": held_out,
-        "test": [value, value - 0.1, value + 0.1],
-        "chosen": 0 if category == "car" else 1,
-        "dead": [0.0, 0.0, 0.0],
-        "training": {"positive": 11, "negative": 222},
-        "objects": {"train": 7, "held out": 3, "test": 5},
-        "recall": 0.875,
-        "precision": [1 - k / 100 for k in range(101)],
-        "weights": "",
-        "threshold": 0.5,
-        "pictures": {"best": [shown("a<b"), shown("c&d")], "worst": [shown('e"f')]} if seed == 0 else {},
-    }
-    return Run(plain(config), result, {"seconds": 1.0})
+    result = Result(
+        held_out=held_out,
+        test=(value, value - 0.1, value + 0.1),
+        chosen=0 if category == "car" else 1,
+        dead=(0.0, 0.0, 0.0),
+        training=TrainingCounts(11, 222),
+        objects=ObjectCounts(7, 3, 5),
+        recall=0.875,
+        precision=tuple(1 - k / 100 for k in range(101)),
+        weights="",
+        threshold=0.5,
+        pictures={"best": (shown("a<b"), shown("c&d")), "worst": (shown('e"f'),)} if seed == 0 else {},
+    )
+    return Run(config, result, Made(1.0))
 
 
 def everything(seeds=3, categories=CATEGORIES, level=lambda *which: None, source=SOURCE):
@@ -105,7 +104,7 @@ def figures(summary):
 def test_table_2_has_the_papers_numbers_and_ours_by_both_rules(summary):
     table = summary.tables[0]
     assert table.title == "Table 2 of the paper, and ours"
-    assert list(table.header) == ["mean AP of the classes", "0%", "20%"]
+    assert list(table.header) == ["mean AP of the classes", "0 %", "20 %"]
     by_class, for_all = (f"{NAME}: {rule}" for rule in RULES)
     mean = sum(CLASSES.index(of) for of in CATEGORIES) / 300 + 0.001
     found = {row[0]: list(row[1:]) for row in table.rows}
@@ -113,7 +112,7 @@ def test_table_2_has_the_papers_numbers_and_ours_by_both_rules(summary):
     assert found["hinge-AP, the paper"] == ["0.476", "0.000"]
     assert found["pos-AP, the paper"] == ["0.485", "0.403"]
     assert len(found) == len(table.rows) == 3 + 2 * 4
-    for method, level in {**LEVEL, USUAL: LEVEL["x-ent"]}.items():
+    for method, level in {**LEVEL, PLAIN: LEVEL["x-ent"]}.items():
         for variant, less in ((by_class, 0.2 / 3), (for_all, 0.0)):
             expected = [f"{level - noise + mean - less:.3f} ± 0.001" for noise in (0.0, 0.2)]
             assert found[f"{method}, {variant}"] == expected
@@ -138,7 +137,7 @@ def test_a_given_strength_leaves_the_rest_to_be_chosen_by_class(summary):
     columns = dict(zip(table.header, zip(*table.rows, strict=True), strict=True))
     for method, noise in itertools.product(LEVEL, (0.0, 0.2)):
         value = LEVEL[method] - noise + mean
-        of_one, of_ten = columns[f"{method}, {noise:.0%}"]
+        of_one, of_ten = columns[f"{method}, {100 * noise:.0f} %"]
         assert of_one == f"{value - 0.2 / 3:.3f} ± 0.001"  # car takes the first setting, the others the second
         assert of_ten == f"{value + 0.1:.3f} ± 0.001"  # there is no other
 
@@ -174,7 +173,7 @@ def test_records_are_complete_and_well_formed(summary):
 def changed(runs, **results):
     """Runs whose results are other: of every part a list, or what makes one of a run's category and method."""
     return [
-        Run(run.config, {**run.result, **{key.replace("_", " "): of(run.config) for key, of in results.items()}}, {})
+        replace(run, result=replace(run.result, **{key: tuple(of(run.config)) for key, of in results.items()}))
         for run in runs
     ]
 
@@ -187,17 +186,17 @@ def test_x_ent_without_a_tuned_scale_chooses_among_settings_of_scale_one():
         if (r.class_, r.noise, r.metric) == (None, 0.2, "test_ap")
     }
     for rule in RULES:
-        assert found[USUAL, f"{NAME}: {rule}"] == pytest.approx(0.3)
+        assert found[PLAIN, f"{NAME}: {rule}"] == pytest.approx(0.3)
         assert found["x-ent", f"{NAME}: {rule}"] == pytest.approx(0.6)
         assert found["pos-AP", f"{NAME}: {rule}"] == pytest.approx(0.6)
-    tuned = [Run({**run.config, "settings": [[2.0, 0.1, 0.0]] * 3}, run.result, {}) for run in runs]
-    assert USUAL not in {record.method for record in summarise(tuned).records}
+    tuned = [replace(run, config=replace(run.config, settings=(Setting(2.0, 0.1, 0.0),) * 3)) for run in runs]
+    assert PLAIN not in {record.method for record in summarise(tuned).records}
 
 
 def test_settings_that_tie_count_by_their_mean():
     held_out = {"car": [0.5, 0.5, 0.1], "cat": [0.4, 0.4, 0.4], "person": [0.1, 0.1, 0.2]}
     test = {"car": [0.1, 0.3, 0.9], "cat": [0.3, 0.6, 0.0], "person": [0.2, 0.4, 0.7]}
-    runs = changed(everything(), held_out=lambda of: held_out[of["category"]], test=lambda of: test[of["category"]])
+    runs = changed(everything(), held_out=lambda of: held_out[of.category], test=lambda of: test[of.category])
     summary = summarise(runs)
     found = {(r.variant, r.class_): r.mean for r in summary.records if (r.method, r.noise) == ("pos-AP", 0.0)}
     by_class, for_all = (f"{NAME}: {rule}" for rule in RULES)
@@ -215,14 +214,14 @@ def verdicts(runs):
     claims = summarise(runs).claims
     assert len(claims) == 8
     for claim, rule in zip(claims, [rule for rule in RULES for _ in range(4)], strict=True):
-        assert claim.paper.endswith(f"({NAME}: {rule}).")
-    found = [claim.verdict for claim in claims]
+        assert claim.variant == f"{NAME}: {rule}"
+    found = [judge(claim) for claim in claims]
     assert found[:4] == found[4:]
     return found[:4]
 
 
 def test_claims_hold_where_numbers_say_so():
-    assert verdicts(everything()) == ["holds", "holds", "holds", "does not hold"]
+    assert verdicts(everything()) == ["holds", "holds", "holds", "contradicted"]
     collapsed = {("hinge-AP", 0.2): 0.02 - 0.1}  # classes add up to 0.14
 
     def level(method, noise, seed, category):
@@ -235,14 +234,14 @@ def test_claims_hold_where_numbers_say_so():
 def test_claims_fail_where_numbers_say_so():
     turned = {"pos-AP": 0.3, "hinge-AP": 0.4, "x-ent": 0.5}
     found = verdicts(everything(level=lambda method, *_: turned[method]))
-    assert found == ["does not hold"] * 4
+    assert found == ["contradicted"] * 4
     between = {"pos-AP": 0.7, "hinge-AP": 0.5, "x-ent": 0.6}
-    assert verdicts(everything(level=lambda method, *_: between[method]))[0] == "holds in part"
+    assert verdicts(everything(level=lambda method, *_: between[method]))[0] == "mixed"
     same = verdicts(everything(level=lambda *_: 0.5))
-    assert same == ["does not hold"] * 4
-    # nothing is clear if the sign hangs on the seed
+    assert same == ["undecided"] * 3 + ["contradicted"]
+    # nothing is decided if the sign depends on the seed
     shaky = verdicts(everything(level=lambda method, noise, seed, of: 0.5 + 0.2 * (seed - 1) * (method == "pos-AP")))
-    assert shaky[1] == "does not hold"
+    assert shaky[1] == "undecided"
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -253,20 +252,20 @@ def test_with_fewer_than_three_seeds_nothing_is_concluded(seeds):
 def test_while_runs_are_missing_nothing_is_concluded_of_them():
     runs = everything()
     for victim in runs:
-        if (victim.config["method"], victim.config["noise"]) == ("hinge-AP", 0.2):
+        if (victim.config.method, victim.config.noise) == ("hinge-AP", 0.2):
             rest = [run for run in runs if run is not victim]
             claims = summarise(rest).claims
-            assert claims[1].verdict == "too few runs to say"
-            assert (claims[0].verdict, claims[2].verdict) == ("holds", "holds")
-    without = [run for run in runs if run.config["method"] != "x-ent"]
-    found = [claim.verdict for claim in summarise(without).claims]
-    assert found[:4] == ["too few runs to say", "holds", "too few runs to say", "does not hold"]
+            assert judge(claims[1]) == "too few runs to say"
+            assert (judge(claims[0]), judge(claims[2])) == ("holds", "holds")
+    without = [run for run in runs if run.config.method != "x-ent"]
+    found = [judge(claim) for claim in summarise(without).claims]
+    assert found[:4] == ["too few runs to say", "holds", "too few runs to say", "contradicted"]
 
 
 def test_a_seed_that_lacks_a_class_is_left_out_of_the_mean():
     runs = everything()
     which = ("pos-AP", 0.2, 1, "cat")
-    rest = [run for run in runs if tuple(run.config[k] for k in ("method", "noise", "seed", "category")) != which]
+    rest = [run for run in runs if (run.config.method, run.config.noise, run.config.seed, run.config.category) != which]
     counts = {
         (record.variant, record.class_): record.n
         for record in summarise(rest).records
@@ -280,14 +279,14 @@ def test_a_seed_that_lacks_a_class_is_left_out_of_the_mean():
 
 
 def without(key, value):
-    return [run for run in everything() if run.config[key] != value]
+    return [run for run in everything() if getattr(run.config, key) != value]
 
 
 PARTIAL = {
     "none": [],
     "one": everything()[:1],
     "one with noise": without("noise", 0.0)[:1],
-    "one without pictures": [run for run in everything() if run.config["seed"] == 1][:1],
+    "one without pictures": [run for run in everything() if run.config.seed == 1][:1],
     "no car": without("category", "car"),
     "no pos-AP": without("method", "pos-AP"),
     "no x-ent": without("method", "x-ent"),
@@ -315,22 +314,22 @@ def test_a_summary_can_be_made_of_any_runs(case, request):
     for figure in figures:
         ElementTree.fromstring(figure.svg)
     for claim in found.claims:
-        assert claim.verdict
+        assert judge(claim)
 
 
 def test_tables_say_it_all(summary):
     tables = {table.title: table for table in summary.tables}
     variant = f"{NAME}: {RULES[0]}"
-    for noise in ("0%", "20%"):
+    for noise in ("0 %", "20 %"):
         table = tables[f"Class by class, {noise} flipped: {variant}"]
         assert [row[0] for row in table.rows] == [*CATEGORIES, "mean"]
         assert list(table.header) == ["class", *METHODS]
     car = 0.7 + 0.01 * CLASSES.index("car") + 0.001
-    assert tables[f"Class by class, 0% flipped: {variant}"].rows[0][4] == f"{car:.3f} ± 0.001"
+    assert tables[f"Class by class, 0 % flipped: {variant}"].rows[0][4] == f"{car:.3f} ± 0.001"
     data = tables[f"The data: {NAME}"]
     assert [list(row) for row in data.rows] == [[of, "7", "3", "5", "11", "222", "0.875"] for of in CATEGORIES]
     for rule in RULES:
-        means = tables[f"Share of flipped training labels: {NAME}: {rule}"]
+        means = tables[f"Mean test AP by share of flipped training labels: {NAME}: {rule}"]
         assert tuple(row[0] for row in means.rows) == METHODS
     (chosen,) = [row for row in tables[f"Settings chosen: {NAME}"].rows if row[0] == "pos-AP"]
     assert chosen[4] == "0.1: 6, 0.3: 12"  # of eighteen runs the six on cars chose the first
@@ -348,7 +347,7 @@ def test_figures_are_well_formed_and_names_in_them_escaped(figures):
     for figure in figures:
         assert ElementTree.fromstring(figure.svg).tag.endswith("svg")
         assert figure.alt.startswith(figure.title)
-    galleries = [figure for figure in figures if figure.name.endswith("pictures")]
+    galleries = [figure for figure in figures if figure.name.endswith("detections")]
     assert len(galleries) == 3
     for figure in galleries:
         root = ElementTree.fromstring(figure.svg)
@@ -361,12 +360,13 @@ def test_figures_are_well_formed_and_names_in_them_escaped(figures):
 
 
 def test_curves_are_means_over_classes(figures):
-    means = [figure for figure in figures if "-mean-" in figure.name]
-    assert [figure.name[-2:] for figure in means] == ["-0", "20"]
+    means = [figure for figure in figures if "-all-classes-" in figure.name]
+    stem = "detection-squeezenet-pooled-precision-recall-all-classes"
+    assert [figure.name for figure in means] == [f"{stem}-0-percent-flipped", f"{stem}-20-percent-flipped"]
     for figure in means:
         assert "pos-AP: from 1.00 to 0.00" in figure.alt
         assert "mean of the classes" in figure.title
-    (bars,) = [figure for figure in figures if figure.name.endswith("classes-20")]
+    (bars,) = [figure for figure in figures if figure.name.endswith("ap-by-class-20-percent-flipped")]
     cat = 0.5 + 0.01 * CLASSES.index("cat") - 0.1 + 0.001
     assert f"cat {cat:.2f}" in bars.alt
 
@@ -382,7 +382,7 @@ def test_a_class_that_is_missing_has_no_bar():
 
 def test_the_best_the_median_and_the_worst_class_are_looked_at(unrendered):
     runs = everything(1, CLASSES)
-    figures = [figure for figure in summarise(runs).figures() if figure.name.endswith("pictures")]
+    figures = [figure for figure in summarise(runs).figures() if figure.name.endswith("detections")]
     assert [figure.title.split(",")[0] for figure in figures] == ["tvmonitor", "diningtable", "aeroplane"]
 
 
@@ -396,13 +396,13 @@ def test_a_gallery_may_be_empty():
 def test_a_picture_is_small_and_its_boxes_lie_where_they_did(tmp_path):
     Image.new("RGB", (880, 330), "blue").save(tmp_path / "x.png")
     found = picture("x", str(tmp_path / "x.png"), [1, 1, 880, 330], 0.123456, [[441, 166, 880, 330]])
-    assert found["size"] == [440, 165]
-    assert found["box"] == [0, 0, 440, 165]
-    assert found["truth"] == [[220, 82.5, 440, 165]]
-    assert found["score"] == 0.1235
-    assert Image.open(io.BytesIO(base64.b64decode(found["jpeg"]))).size == (440, 165)
+    assert found.size == (440, 165)
+    assert found.box == (0, 0, 440, 165)
+    assert found.truth == ((220, 82.5, 440, 165),)
+    assert found.score == 0.1235
+    assert Image.open(io.BytesIO(base64.b64decode(found.jpeg))).size == (440, 165)
     Image.new("RGB", (3, 1000)).save(tmp_path / "y.png")
-    assert picture("y", str(tmp_path / "y.png"), [1, 1, 3, 9], 1.0, [])["size"] == [1, 330]
+    assert picture("y", str(tmp_path / "y.png"), [1, 1, 3, 9], 1.0, []).size == (1, 330)
 
 
 @pytest.mark.parametrize(
@@ -438,29 +438,31 @@ def test_two_sources_stand_apart(changes, mark, unrendered):
     [{}, {"features": "warped", "backbone": "alexnet", "images": 0}, {"positive": 1 / 3, "negative": 0.1234567}],
 )
 def test_options_of_a_source_are_a_command_that_asks_for_it_again(changes):
-    source = plain(Source(**{**SOURCE.__dict__, **changes}))
-    line = shlex.split(detection.EXPERIMENT.options(source))
-    command = typer.main.get_command(cli.app).commands["reproduce"]  # pyright: ignore[reportAttributeAccessIssue]
-    asked = command.make_context("reproduce", ["detection", *line]).params
+    source = Source(**{**SOURCE.__dict__, **changes})
+    given = detection.EXPERIMENT.asked("paper", 2, source)
+    group = typer.main.get_command(cli.app).commands["reproduce"]  # pyright: ignore[reportAttributeAccessIssue]
+    asked = group.commands["detection"].make_context("detection", shlex.split(arguments(given))).params
+    assert (asked.pop("preset"), asked.pop("seeds")) == ("paper", 2)
+    assert detection.EXPERIMENT.asked("paper", 2, SimpleNamespace(**asked)) == given
     names = ("backbone", "features", "images", "boxes", "positive", "negative", "batch")
-    assert {name: asked[name] for name in names} == {name: source[name] for name in names}
+    assert {name: asked[name] for name in names} == {name: getattr(source, name) for name in names}
 
 
 def test_a_report_shows_them(tmp_path):
-    store = Store(tmp_path / "detection" / "paper", "detection", detection.EXPERIMENT.version)
-    for config in detection.configs("paper", 1, plain(SOURCE)):
+    store = Store(tmp_path / "detection" / "paper", detection.EXPERIMENT)
+    for config in detection.configs(detection.EXPERIMENT.asked("paper", 1, SOURCE), SOURCE):
         if config.category == "car" and config.noise == 0.0:
             like = invented(config.method, 0.0, 0, "car").result
-            more = [0.0] * (len(config.settings) - 3)
-            result = {**like, "test": [*like["test"], *more], "held out": [*like["held out"], *more]}
-            store.write(Run(plain(config), result, {"seconds": 1.0}))
-    sections = gather(tmp_path)
+            more = (0.0,) * (len(config.settings) - 3)
+            result = replace(like, test=like.test + more, held_out=like.held_out + more)
+            store.write(Run(config, result, Made(1.0)))
+    sections = gather(tmp_path, EXPERIMENTS.values())
     page, tables = html(sections), markdown(sections)
     assert "Table 2 of the paper, and ours" in tables
     assert "data:image/jpeg;base64," in page
     assert "a<b" not in page
     assert "a&lt;b" in page
     assert sections[0].missing == 120 - 3
-    assert {claim.verdict for claim in sections[0].summary.claims} == {TOO_FEW}
+    assert {judge(claim) for claim in sections[0].summary.claims} == {Verdict.TOO_FEW}
     options = "--backbone squeezenet --features pooled --images 500 --boxes 2000 --positive 0.5 --negative 0.3"
     assert f"--preset paper --seeds 1 --root DEVKIT --weights FILE {options} --batch 512" in page

@@ -16,29 +16,30 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from devkits import make_detection_devkit, make_weights, paint_thing
+from devkits import make_detection_devkit, make_weights, paint_object
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from PIL import Image
 from typer.testing import CliRunner
 
-from directloss.experiments import cli
 from directloss.experiments.cli import app
-from directloss.experiments.data.voc import read_image, read_scenes
+from directloss.experiments.cli.reproduce import _export
+from directloss.experiments.data.voc import read_scenes
 from directloss.experiments.detection import experiment as detection
-from directloss.experiments.detection.images import kept_images
+from directloss.experiments.detection.images import read_images
 from directloss.experiments.harness.store import Store
 from directloss.experiments.vision import regions
 from directloss.experiments.vision.backbones import BACKBONES, SqueezeNet, WeightsError, load_weights
 from directloss.experiments.vision.detector import (
     ClassHeads,
+    Detection,
     Detector,
     DetectorError,
-    Found,
     draw,
     load_detector,
     save_detector,
     upright,
 )
+from directloss.experiments.vision.images import read_image
 from directloss.experiments.vision.proposals import search
 from directloss.experiments.vision.regions import Basis, describe
 
@@ -47,7 +48,7 @@ BOX = (31, 21, 80, 70)
 
 def picture(shown="car", size=(120, 90), box=BOX):
     pixels = np.random.default_rng(0).normal(110, 12, (size[1], size[0], 3))
-    paint_thing(pixels, box, shown)
+    paint_object(pixels, box, shown)
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
@@ -90,7 +91,7 @@ def test_a_planted_object_is_found_to_the_pixel(detector):
 
 
 def test_it_comes_back_as_it_was(made, detector):
-    assert (detector.way, detector.boxes, detector.overlap) == ("pooled", 500, 0.3)
+    assert (detector.feature_kind, detector.boxes, detector.overlap) == ("pooled", 500, 0.3)
     assert detector.heads.classes == ("car", "cat")
     for name in ("weights", "biases", "thresholds"):
         assert torch.equal(getattr(detector.heads, name), getattr(made.heads, name))
@@ -132,11 +133,11 @@ def test_at_most_so_many_boxes_those_farthest_above_their_threshold(detector):
 
 
 @pytest.mark.parametrize("size", [(600, 2), (2, 600), (2, 2), (5000, 3), (25, 25), (900, 600)])
-@pytest.mark.parametrize("way", regions.WAYS)
-def test_images_of_any_size(detector, size, way):
+@pytest.mark.parametrize("kind", regions.FEATURE_KINDS)
+def test_images_of_any_size(detector, size, kind):
     every = dataclasses.replace(detector.heads, thresholds=torch.tensor([-9.0, -9.0]))
     image = picture(size=size, box=(101, 101, 700, 500)) if size == (900, 600) else Image.new("RGB", size, "teal")
-    found = dataclasses.replace(detector, way=way, boxes=5, heads=every)(image)
+    found = dataclasses.replace(detector, feature_kind=kind, boxes=5, heads=every)(image)
     assert found
     for each in found:
         left, top, right, bottom = each.box
@@ -147,7 +148,7 @@ def test_images_of_any_size(detector, size, way):
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1)])
 def test_a_line_of_pixels_shows_nothing(detector, size):
-    with pytest.raises(ValueError, match=f"An image of {size[0]} × {size[1]} pixels shows nothing"):
+    with pytest.raises(ValueError, match=f"The image has {size[0]} × {size[1]} pixels; a side must have 2"):
         detector(Image.new("RGB", size))
 
 
@@ -184,11 +185,11 @@ def refused(folder, match, name=None):
 
 def test_a_folder_without_a_detector_is_named(tmp_path):
     refused(tmp_path, "there is no detector.json. `directloss reproduce detection` makes one")
-    refused(tmp_path / "nowhere", "holds no detector")
+    refused(tmp_path / "nowhere", "does not hold a detector")
     (tmp_path / "file").write_text("x")
-    refused(tmp_path / "file", "holds no detector")
+    refused(tmp_path / "file", "does not hold a detector")
     (tmp_path / "detector.json").mkdir()
-    refused(tmp_path, "holds no detector")
+    refused(tmp_path, "does not hold a detector")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_a_folder_without_a_detector_is_named(tmp_path):
 def test_junk_instead_of_facts_is_refused(made, content, tmp_path):
     damaged(made, tmp_path)
     (tmp_path / "detector.json").write_bytes(content)
-    refused(tmp_path, "holds no detector")
+    refused(tmp_path, "does not hold a detector")
 
 
 def test_facts_that_are_too_large_are_not_read(made, tmp_path):
@@ -213,26 +214,26 @@ def test_facts_that_are_too_large_are_not_read(made, tmp_path):
         ({"format": 2}, "has format 2; this version reads 1"),
         ({"format": None}, "has format None"),
         ({"backbone": "vgg"}, "names a backbone or a kind of features that is unknown"),
-        ({"backbone": ["squeezenet"]}, "holds no detector"),
-        ({"way": "sift"}, "names a backbone or a kind of features that is unknown"),
-        ({"classes": ["car"]}, r"'weights' is no array of \(4608, 1\) finite numbers"),
-        ({"classes": ["car", "cat", "dog"]}, r"'weights' is no array of \(4608, 3\) finite numbers"),
-        ({"classes": []}, "names no classes, or some that are no words"),
-        ({"classes": ["car", ""]}, "names no classes, or some that are no words"),
-        ({"classes": ["car", "c" * 65]}, "names no classes, or some that are no words"),
-        ({"classes": ["car", "\x1b[31mcat"]}, "names no classes, or some that are no words"),
-        ({"classes": ["car", "cat\n"]}, "names no classes, or some that are no words"),
-        ({"classes": 3}, "holds no detector"),
+        ({"backbone": ["squeezenet"]}, "does not hold a detector"),
+        ({"feature_kind": "sift"}, "names a backbone or a kind of features that is unknown"),
+        ({"classes": ["car"]}, r"'weights' is not an array of \(4608, 1\) finite numbers"),
+        ({"classes": ["car", "cat", "dog"]}, r"'weights' is not an array of \(4608, 3\) finite numbers"),
+        ({"classes": []}, "names no classes, or some that are not words"),
+        ({"classes": ["car", ""]}, "names no classes, or some that are not words"),
+        ({"classes": ["car", "c" * 65]}, "names no classes, or some that are not words"),
+        ({"classes": ["car", "\x1b[31mcat"]}, "names no classes, or some that are not words"),
+        ({"classes": ["car", "cat\n"]}, "names no classes, or some that are not words"),
+        ({"classes": 3}, "does not hold a detector"),
         ({"boxes": 0}, "wants 0 boxes that overlap by at most 0.3"),
         ({"boxes": -5}, "wants -5 boxes"),
-        ({"boxes": "many"}, "holds no detector"),
-        ({"boxes": float("inf")}, "holds no detector"),
-        ({"overlap": "much"}, "holds no detector"),
+        ({"boxes": "many"}, "does not hold a detector"),
+        ({"boxes": float("inf")}, "does not hold a detector"),
+        ({"overlap": "much"}, "does not hold a detector"),
         ({"overlap": float("nan")}, "overlap by at most nan"),
         ({"overlap": -0.1}, "overlap by at most -0.1"),
         ({"overlap": 1.1}, "overlap by at most 1.1"),
-        ({"files": {}}, "holds no detector"),
-        ({"files": ["backbone.npz"]}, "holds no detector"),
+        ({"files": {}}, "does not hold a detector"),
+        ({"files": ["backbone.npz"]}, "does not hold a detector"),
         ({"files": {"backbone.npz": "0", "detector.npz": "0"}}, "its checksum is wrong"),
         ({"files": {"../backbone.npz": "0", "detector.npz": "0"}}, "its checksum is wrong"),
         ({"backbone": "alexnet"}, r"backbone.npz: 'features\.\S+' is unknown"),
@@ -248,7 +249,7 @@ def test_a_file_that_was_changed_cut_or_lost_is_named(made, name, tmp_path):
     whole = (tmp_path / name).read_bytes()
     for content in (whole[:-1], whole[:100], b"", whole + b"x", whole[:-1] + bytes([whole[-1] ^ 1])):
         (tmp_path / name).write_bytes(content)
-        refused(tmp_path, "is damaged, or of another detector: its checksum is wrong", name)
+        refused(tmp_path, "is damaged or of another detector: its checksum is wrong", name)
     (tmp_path / name).unlink()
     refused(tmp_path, "is missing", name)
     os.mkfifo(tmp_path / name)
@@ -270,7 +271,7 @@ class Evil:
 def test_heads_that_are_no_archive_are_refused(made, content, tmp_path, monkeypatch):
     folder = damaged(made, tmp_path / "model", content=content)
     monkeypatch.chdir(tmp_path)
-    refused(folder, "holds no detector")
+    refused(folder, "does not hold a detector")
     gc.collect()  # a file that was left open is told here
     assert not (tmp_path / "evil").exists()
 
@@ -278,7 +279,7 @@ def test_heads_that_are_no_archive_are_refused(made, content, tmp_path, monkeypa
 def test_a_truncated_archive_with_the_right_checksum_is_refused(made, tmp_path):
     whole = (made.folder / "detector.npz").read_bytes()
     for size in (len(whole) // 2, len(whole) - 30):
-        refused(damaged(made, tmp_path, content=whole[:size]), "holds no detector")
+        refused(damaged(made, tmp_path, content=whole[:size]), "does not hold a detector")
     gc.collect()
 
 
@@ -312,7 +313,9 @@ BAD_HEADS = {
 
 @pytest.mark.parametrize("case", BAD_HEADS)
 def test_heads_that_cannot_be_used_are_refused(made, case, tmp_path):
-    expected = "'thresholds is not a file" if case == "no thresholds" else "is no array of .* finite numbers|unpacks to"
+    expected = (
+        "'thresholds is not a file" if case == "no thresholds" else "is not an array of .* finite numbers|unpacks to"
+    )
     refused(damaged(made, tmp_path, arrays=BAD_HEADS[case]), expected)
 
 
@@ -369,7 +372,7 @@ def test_a_folder_is_not_whole_while_it_is_written(made, tmp_path, monkeypatch):
 def test_drawing_changes_a_copy_only_and_only_near_its_boxes():
     image = picture(size=(300, 200))
     before = np.asarray(image).copy()
-    drawn = draw(image, [Found("car", 0.75, (150, 100, 250, 180)), Found("cat", 0.5, (151, 99, 200, 150))])
+    drawn = draw(image, [Detection("car", 0.75, (150, 100, 250, 180)), Detection("cat", 0.5, (151, 99, 200, 150))])
     assert drawn.size == image.size
     assert np.array_equal(np.asarray(image), before)
     changed = (np.asarray(drawn) != before).any(2)
@@ -402,7 +405,7 @@ def test_photos_are_turned_as_their_exif_data_say(orientation, ending, tmp_path)
 @pytest.mark.parametrize("size", [(2, 2), (600, 2), (40, 30), (900, 600)])
 def test_drawing_at_the_edges_stays_inside(size):
     corners = [(1, 1, *size), (1, 1, 2, 2), (size[0] - 1, size[1] - 1, *size), (size[0], size[1], *size)]
-    found = [Found("a long name " * 9, -1e9, box) for box in corners]
+    found = [Detection("a long name " * 9, -1e9, box) for box in corners]
     assert draw(Image.new("RGB", size), found).size == size
 
 
@@ -496,7 +499,7 @@ def test_a_folder_that_cannot_be_written_to_is_a_refusal(made, number, tmp_path,
         raise OSError(number, os.strerror(number), str(path))
 
     picture().save(tmp_path / "x.png")
-    monkeypatch.setattr("directloss.experiments.cli.write_whole", stop)
+    monkeypatch.setattr("directloss.experiments.cli.detect.write_whole", stop)
     done = invoke("detect", tmp_path / "x.png", "--model", made.folder, "--out", tmp_path / "o")
     assert done.exit_code == 2
     assert os.strerror(number) in done.output
@@ -517,7 +520,7 @@ def test_what_is_broken_is_named_and_the_rest_is_done(made, tmp_path):
     assert done.exit_code == 1
     for path in bad:
         assert str(path) in done.output
-    assert f"{tmp_path / 'folder.png'} is no file." in done.output
+    assert f"{tmp_path / 'folder.png'} is not a file." in done.output
     assert f"{tmp_path / 'nowhere.png'} is missing." in done.output
     assert files(out) == ["detections.json", "good-detected.png"]
     assert len(json.loads((out / "detections.json").read_text())) == 1
@@ -539,7 +542,7 @@ def test_detect_refuses_what_cannot_be(made, tmp_path):
     assert "is a file. Name a folder." in done.output
     done = invoke("detect", tmp_path / "x.png", "--model", tmp_path, "--out", tmp_path / "o")
     assert done.exit_code == 2
-    assert "holds no detector" in done.output
+    assert "does not hold a detector" in done.output
     assert invoke("detect", tmp_path / "x.png", "--model", made.folder, "--top", 0).exit_code == 2
     assert files(tmp_path) == ["file", "x.png"]
 
@@ -567,7 +570,7 @@ def reproduced(tmp_path_factory, patched):
     patched.setattr(detection, "COMPONENTS", 48)
     patched.setattr(detection, "QUICK", ("car", "cat"))
     patched.setattr(detection, "STRENGTHS", dict.fromkeys(detection.STRENGTHS, (1.0,)))  # few settings, for speed
-    kept_images.cache_clear()
+    read_images.cache_clear()
     line = ["reproduce", "detection", "--root", folder / "data", "--weights", folder / "w.npz", "--seeds", 1]
     line += ["--jobs", 1, "--images", 20, "--boxes", 40, "--batch", 32, "--out", folder / "runs"]
     done = invoke(*line)
@@ -582,7 +585,7 @@ def test_the_command_goes_from_a_devkit_to_table_2_and_detectors(reproduced):
     assert "| pos-AP, the paper | 0.485 | 0.403 |" in reproduced.output
     assert page.count("data:image/jpeg;base64,") >= 4
     assert "too few runs to say" in page
-    assert "proposals of 20 images; of the objects" in reproduced.output
+    assert "proposals of 20 images. Objects that a proposal overlaps" in reproduced.output
     options = "--backbone squeezenet --features pooled --images 20 --boxes 40 --positive 0.5 --negative 0.3 --batch 32"
     assert f"--preset quick --seeds 1 --root DEVKIT --weights FILE {options}" in page
     expected = [f"squeezenet-pooled-{m}-{n}" for m in ("hinge-AP", "pos-AP", "x-ent") for n in (0, 20)]
@@ -625,7 +628,7 @@ def test_a_detector_that_was_reproduced_serves_detect(reproduced, tmp_path):
 
 def test_the_second_call_runs_nothing(reproduced, monkeypatch):
     folder = reproduced.folder
-    monkeypatch.setattr("directloss.experiments.cli._write_report", lambda *options: None)
+    monkeypatch.setattr("directloss.experiments.cli.reproduce.write_report", lambda *options: None)
 
     def state():
         places = [*(folder / "cache").rglob("*"), *(folder / "runs" / "detection").rglob("*.json")]
@@ -641,27 +644,32 @@ def test_the_second_call_runs_nothing(reproduced, monkeypatch):
 
 
 def test_there_are_no_detectors_before_all_runs_of_the_source_are_there(reproduced, tmp_path):
-    store = Store(tmp_path / "detection" / "quick", "detection", detection.EXPERIMENT.version)
+    store = Store(tmp_path / "detection" / "quick", detection.EXPERIMENT)
+
+    def export(seeds, source):
+        configs = detection.configs(detection.EXPERIMENT.asked("quick", seeds, source), source)
+        _export(store, configs, "quick", tmp_path)
+
     shutil.copytree(reproduced.folder / "runs" / "detection" / "quick", store.folder)
     runs = store.runs()
-    given = next(iter(runs.values())).config["source"]
-    source = detection.Source(**{**given, "keys": tuple(given["keys"])})
+    source = next(iter(runs.values())).config.source
+    assert source
     victim = min(runs)
     victim.rename(tmp_path / "away")
-    cli._export("detection", "quick", tmp_path, 1, source)
+    export(1, source)
     assert not (tmp_path / "detectors").exists()
     (tmp_path / "away").rename(victim)
-    cli._export("detection", "quick", tmp_path, 2, source)  # of the second seed there are none
-    cli._export("detection", "quick", tmp_path, 1, dataclasses.replace(source, boxes=39))
+    export(2, source)  # of the second seed there are none
+    export(1, dataclasses.replace(source, boxes=39))
     assert not (tmp_path / "detectors").exists()
-    cli._export("detection", "quick", tmp_path, 1, source)
+    export(1, source)
     assert len(files(tmp_path / "detectors" / "quick")) == 6
 
 
 def test_jobs_reach_the_search_and_a_process_that_is_killed_in_it_is_told(reproduced, monkeypatch):
     asked = []
 
-    def killed(paths, jobs, after):
+    def killed(paths, jobs, progress):
         asked.append(jobs)
         raise TerminatedWorkerError("A worker process managed by the executor was unexpectedly terminated.")
 
@@ -672,12 +680,12 @@ def test_jobs_reach_the_search_and_a_process_that_is_killed_in_it_is_told(reprod
     assert done.exit_code == 2
     assert asked == [2]
     told = " ".join(done.output.split())
-    assert "A process was killed, perhaps for want of memory; try fewer --jobs. The rest is kept." in told
+    assert "A process was killed, perhaps because memory ran out; try fewer --jobs. The same command continues" in told
     assert "Traceback" not in done.output
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-def test_every_backbone_and_way_serves_a_detector(name, tmp_path, patched):
+def test_every_backbone_and_kind_of_features_serves_a_detector(name, tmp_path, patched):
     network = BACKBONES[name]().eval()
     load_weights(network, make_weights(tmp_path / "w.npz", name))
     features = network.channels * network.cells**2
@@ -685,5 +693,5 @@ def test_every_backbone_and_way_serves_a_detector(name, tmp_path, patched):
     heads = ClassHeads(("car",), torch.ones(features, 1), torch.zeros(1), torch.full((1,), -1e6))
     save_detector(tmp_path / "model", Detector(network, "pooled", 3, 0.3, heads))
     detector = load_detector(tmp_path / "model")
-    for way in regions.WAYS:
-        assert dataclasses.replace(detector, way=way)(picture())
+    for kind in regions.FEATURE_KINDS:
+        assert dataclasses.replace(detector, feature_kind=kind)(picture())

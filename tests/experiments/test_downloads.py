@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from devkits import make_devkit
 
-from directloss.experiments.data import downloads, voc
-from directloss.experiments.data.downloads import DownloadError, check, download, unpack
+from directloss.experiments.data import voc
+from directloss.experiments.harness import downloads
+from directloss.experiments.harness.downloads import DownloadError, check, download, unpack
 
 BODY = np.random.default_rng(0).bytes(300_000)
 MD5 = hashlib.md5(BODY).hexdigest()
@@ -59,7 +60,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(downloads, "PATIENCE", 10.0)
+    monkeypatch.setattr(downloads, "TIMEOUT", 10.0)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -138,7 +139,7 @@ def test_a_server_without_ranges_starts_over(server, path, part):
 def test_a_server_that_sends_another_range_is_not_trusted(server, path, part):
     server.headers = {"Content-Range": "bytes 7-9/10"}
     part.write_bytes(BODY[:100_000])
-    with pytest.raises(DownloadError, match="is not what it should be"):
+    with pytest.raises(DownloadError, match="has the wrong content"):
         download(server.address, path, "md5", MD5)
     assert not part.exists()
     server.headers = {}
@@ -155,17 +156,18 @@ def test_a_length_that_is_missing_or_nonsense_does_not_matter(server, path, leng
 
 def test_a_wrong_digest_removes_the_part_and_says_so(server, path, part):
     server.body = BODY[:-1]
-    with pytest.raises(DownloadError, match="It is removed; the same command fetches it again") as caught:
+    with pytest.raises(DownloadError, match="It was removed; the same command fetches it again") as caught:
         download(server.address, path, "md5", MD5)
-    assert f"{part} is not what it should be: its md5 is {hashlib.md5(server.body).hexdigest()}, not {MD5}" in str(
-        caught.value
+    assert (
+        f"{part} has the wrong content: its md5 must begin with {MD5}; got {hashlib.md5(server.body).hexdigest()}"
+        in str(caught.value)
     )
     assert list(path.parent.iterdir()) == []
 
 
 def test_a_part_of_something_else_is_found_out_and_the_next_call_succeeds(server, path, part):
     part.write_bytes(b"something else")
-    with pytest.raises(DownloadError, match="It is removed"):
+    with pytest.raises(DownloadError, match="It was removed"):
         download(server.address, path, "md5", MD5)
     download(server.address, path, "md5", MD5)
     assert fetched(path)
@@ -181,7 +183,7 @@ def test_a_complete_part_is_not_fetched_again(server, path, part):
 
 def test_a_part_that_is_too_long_is_found_out(server, path, part):
     part.write_bytes(BODY + b"more")
-    with pytest.raises(DownloadError, match="It is removed"):
+    with pytest.raises(DownloadError, match="It was removed"):
         download(server.address, path, "md5", MD5)
     assert not part.exists()
 
@@ -210,7 +212,9 @@ def test_a_refused_connection_is_named_and_where_to_put_the_file(path, part, mon
 
 def test_a_connection_that_breaks_off_keeps_the_part_and_the_next_call_finishes(server, path, part):
     server.breaks_off_after = 200_000
-    with pytest.raises(DownloadError, match=r"it broke off after 200000 of 300000 bytes.*goes on where it stopped"):
+    with pytest.raises(
+        DownloadError, match=r"the connection ended after 200000 of 300000 bytes.*continues where it stopped"
+    ):
         download(server.address, path, "md5", MD5)
     assert part.read_bytes() == BODY[:200_000]
     assert not path.exists()
@@ -221,7 +225,7 @@ def test_a_connection_that_breaks_off_keeps_the_part_and_the_next_call_finishes(
 
 
 def test_a_server_that_falls_silent_is_left_and_the_next_call_finishes(server, path, part, monkeypatch):
-    monkeypatch.setattr(downloads, "PATIENCE", 0.3)
+    monkeypatch.setattr(downloads, "TIMEOUT", 0.3)
     monkeypatch.setattr(downloads, "CHUNK", 1000)
     server.breaks_off_after, server.stalls = 200_000, True
     with pytest.raises(DownloadError, match=f"{server.address} could not be fetched .*timed out"):
@@ -238,7 +242,9 @@ def test_a_server_that_falls_silent_is_left_and_the_next_call_finishes(server, p
 def test_a_file_that_differs_is_an_error_and_stays(tmp_path):
     (tmp_path / "file").write_bytes(BODY)
     check(tmp_path / "file", "md5", MD5)
-    with pytest.raises(DownloadError, match=f"{tmp_path / 'file'} is not what it should be: its md5 is {MD5}, not 00"):
+    with pytest.raises(
+        DownloadError, match=f"{tmp_path / 'file'} has the wrong content: its md5 must begin with 00.*; got {MD5}"
+    ):
         check(tmp_path / "file", "md5", "00")
     assert (tmp_path / "file").read_bytes() == BODY
 
@@ -292,12 +298,12 @@ EVIL = {
     "far above": ("../../evil", tarfile.REGTYPE, "", "evil"),
     "above by a detour": ("kit/sub/../../../evil", tarfile.REGTYPE, "", "evil"),
     "folder above": ("../evil", tarfile.DIRTYPE, "", "evil"),
-    "link": ("kit/evil", tarfile.SYMTYPE, "../../..", "no plain file or folder"),
-    "absolute link": ("kit/evil", tarfile.SYMTYPE, "/etc", "no plain file or folder"),
-    "hard link": ("kit/evil", tarfile.LNKTYPE, "kit/a", "no plain file or folder"),
-    "pipe": ("kit/evil", tarfile.FIFOTYPE, "", "no plain file or folder"),
-    "character device": ("kit/evil", tarfile.CHRTYPE, "", "no plain file or folder"),
-    "block device": ("kit/evil", tarfile.BLKTYPE, "", "no plain file or folder"),
+    "link": ("kit/evil", tarfile.SYMTYPE, "../../..", "is not a plain file or folder"),
+    "absolute link": ("kit/evil", tarfile.SYMTYPE, "/etc", "is not a plain file or folder"),
+    "hard link": ("kit/evil", tarfile.LNKTYPE, "kit/a", "is not a plain file or folder"),
+    "pipe": ("kit/evil", tarfile.FIFOTYPE, "", "is not a plain file or folder"),
+    "character device": ("kit/evil", tarfile.CHRTYPE, "", "is not a plain file or folder"),
+    "block device": ("kit/evil", tarfile.BLKTYPE, "", "is not a plain file or folder"),
 }
 
 
@@ -357,7 +363,7 @@ def test_what_is_no_archive_is_refused(content, archive, tmp_path):
 def test_an_archive_without_the_folder_is_refused(member, archive, tmp_path):
     with tarfile.open(archive, "w") as tar:
         add(tar, member)
-    with pytest.raises(DownloadError, match=f"{archive} holds no folder kit"):
+    with pytest.raises(DownloadError, match=f"{archive} does not hold a folder kit"):
         unpack(archive, "kit", archive.parent)
     assert everything_below(tmp_path) == NOTHING
 
@@ -365,7 +371,7 @@ def test_an_archive_without_the_folder_is_refused(member, archive, tmp_path):
 @pytest.mark.parametrize("make", [os.mkdir, os.mknod], ids=["folder", "file"])
 def test_what_is_there_already_stays(make, archive, tmp_path):
     make(archive.parent / "kit")
-    with pytest.raises(DownloadError, match=f"{archive.parent / 'kit'} is there already; move it away first"):
+    with pytest.raises(DownloadError, match=f"{archive.parent / 'kit'} exists already; move it away first"):
         unpack(archive, "kit", archive.parent)
     assert everything_below(tmp_path) == [*NOTHING, "inside/kit"]
 
@@ -414,7 +420,7 @@ def test_an_archive_that_lies_there_and_is_not_the_official_one_is_named_and_sta
     path = tmp_path / "root" / "file.tar"
     path.parent.mkdir()
     path.write_bytes(official[:-1])
-    with pytest.raises(DownloadError, match=f"{path} is not what it should be"):
+    with pytest.raises(DownloadError, match=f"{path} has the wrong content"):
         fetch(tmp_path / "root")
     assert path.read_bytes() == official[:-1]
     assert os.listdir(path.parent) == ["file.tar"]

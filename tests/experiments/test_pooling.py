@@ -77,7 +77,7 @@ def test_what_is_outside_of_the_map_is_left_out():
 )
 def test_a_box_that_is_empty_or_outside_is_refused(box):
     boxes = np.array([(0, 0, 4, 3), box, (1, 1, 2, 2)], dtype=float)
-    with pytest.raises(ValueError, match=r"A box is empty, or lies outside of a map of 4 × 3 pixels\."):
+    with pytest.raises(ValueError, match=r"A box is empty or outside of a map of 4 × 3 pixels\."):
         pool(torch.zeros(2, 3, 4), boxes, 1)
 
 

@@ -9,8 +9,8 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 from PIL import Image
 
-from directloss.experiments.data.voc import DevkitError
 from directloss.experiments.vision import proposals as module
+from directloss.experiments.vision.images import ImageError
 from directloss.experiments.vision.proposals import proposals, propose, recall, search
 
 
@@ -209,15 +209,15 @@ def test_an_image_that_is_missing_or_broken_is_named_and_nothing_of_it_is_kept(i
     path = images[0]
     whole = path.read_bytes()
     path.unlink()
-    with pytest.raises(DevkitError, match=r"0\.png cannot be read: No such file or directory\."):
+    with pytest.raises(ImageError, match=r"0\.png cannot be read: No such file or directory\."):
         propose(path)
     for content in (b"", b"no image", whole[: len(whole) // 2]):
         path.write_bytes(content)
-        with pytest.raises(DevkitError, match=r"0\.png is no whole image"):
+        with pytest.raises(ImageError, match=r"0\.png is not a whole image"):
             propose(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(DevkitError, match=r"0\.png cannot be read: Is a directory\."):
+    with pytest.raises(ImageError, match=r"0\.png cannot be read: Is a directory\."):
         propose(path)
     assert files(cache) == []
 
@@ -235,7 +235,7 @@ def test_what_opencv_complains_of_names_the_image(images, cache, monkeypatch):
         raise cv2.error("(-4:Insufficient memory) Failed to allocate")
 
     monkeypatch.setattr(cv2.ximgproc.segmentation, "createSelectiveSearchSegmentation", broken)
-    with pytest.raises(DevkitError, match=r"0\.png cannot be searched: .*Failed to allocate"):
+    with pytest.raises(ImageError, match=r"0\.png cannot be searched: .*Failed to allocate"):
         propose(images[0])
     assert files(cache) == []
 
@@ -250,7 +250,7 @@ def test_other_processes_find_the_same_and_name_what_is_broken(images, tmp_path,
         found.append([rows(boxes) for boxes in proposals(images, jobs=jobs, seed=3)])
         assert len(files(cache)) == 3
         images[1].rename(tmp_path / "away")
-        with pytest.raises(DevkitError, match=r"1\.png cannot be read"):
+        with pytest.raises(ImageError, match=r"1\.png cannot be read"):
             proposals(images, jobs=jobs, seed=3)
         (tmp_path / "away").rename(images[1])
         assert len(files(cache)) == 3

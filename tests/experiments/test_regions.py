@@ -14,13 +14,15 @@ from test_detection_evaluation import plain_overlap
 from test_pooling import plain as plain_pool
 from torch import Tensor, nn
 
-from directloss.experiments.data.voc import DevkitError
-from directloss.experiments.harness import cache as kept
+from directloss.experiments.harness import cache
+from directloss.experiments.harness.cache import Cache
+from directloss.experiments.harness.progress import no_steps
 from directloss.experiments.vision import regions
 from directloss.experiments.vision.backbones import BACKBONES, AlexNet, Backbone, SqueezeNet
 from directloss.experiments.vision.boxes import labelled
 from directloss.experiments.vision.crops import MEAN, STD, crop, normalised
-from directloss.experiments.vision.regions import Basis, compute, describe, fit_basis, kept_basis
+from directloss.experiments.vision.images import ImageError
+from directloss.experiments.vision.regions import FEATURE_KINDS, Basis, compute, describe, fit_basis, read_basis
 
 
 class Sees(Backbone):
@@ -192,14 +194,14 @@ def test_warped_features_are_those_of_crops_one_by_one(name, networks):
     torch.testing.assert_close(found, expected / expected.norm(dim=1, keepdim=True), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("way", regions.WAYS)
-def test_rows_have_length_one_and_those_of_nothing_are_zero(way, monkeypatch):
+@pytest.mark.parametrize("kind", FEATURE_KINDS)
+def test_rows_have_length_one_and_those_of_nothing_are_zero(kind, monkeypatch):
     monkeypatch.setattr(regions, "SHORTER", 64)
-    found = describe(picture(), boxes_in(60, 45, 9), way, Tiny())
+    found = describe(picture(), boxes_in(60, 45, 9), kind, Tiny())
     torch.testing.assert_close(found.norm(dim=1), torch.ones(9))
     network = Tiny()
     network.weight.data.zero_()
-    assert describe(picture(), boxes_in(60, 45, 9), way, network).abs().sum() == 0
+    assert describe(picture(), boxes_in(60, 45, 9), kind, network).abs().sum() == 0
 
 
 def plain_labels(boxes, objects, difficult, positive, negative):
@@ -313,45 +315,49 @@ def images(tmp_path, monkeypatch):
     return paths, [boxes_in(60, 45, 3 + number, number) for number in range(5)]
 
 
-def call(
-    images, way="pooled", network=None, made_by=None, sample=(0, 2), components=6, say=lambda text: lambda share: 0
-):
+CACHE = Cache("make it again")
+
+
+def call(images, kind="pooled", network=None, made_by=None, sample=(0, 2), components=6, steps=no_steps):
     paths, boxes = images
-    return compute(paths, boxes, way, network or Tiny(), made_by or {"weights": "w"}, sample, components, say)
+    return compute(CACHE, paths, boxes, kind, network or Tiny(), made_by or {"weights": "w"}, sample, components, steps)
 
 
-@pytest.mark.parametrize("way", regions.WAYS)
-def test_rows_of_all_boxes_are_kept_image_by_image_in_the_coordinates_of_the_basis(images, way):
+@pytest.mark.parametrize("kind", FEATURE_KINDS)
+def test_rows_of_all_boxes_are_kept_image_by_image_in_the_coordinates_of_the_basis(images, kind):
     network, told = Tiny(), []
-    boxes_key, rows_key, basis_key = call(images, way, network, say=lambda text: told.append(text) or (lambda share: 0))
-    boxes, rows, basis = kept.open_kept(boxes_key), kept.open_kept(rows_key), kept_basis(basis_key)
+    boxes_key, rows_key, basis_key = call(
+        images, kind, network, steps=lambda text: told.append(text) or (lambda share: 0)
+    )
+    boxes, rows, basis = CACHE.array(boxes_key), CACHE.array(rows_key), read_basis(CACHE, basis_key)
     assert boxes.dtype == np.float32
     assert np.array_equal(boxes, np.concatenate(images[1]))
     assert rows.dtype == np.float16
     assert rows.shape == (sum(map(len, images[1])), 6)
     expected = [
-        basis(describe(Image.open(path), some, way, network)).half().numpy() for path, some in zip(*images, strict=True)
+        basis(describe(Image.open(path), some, kind, network)).half().numpy()
+        for path, some in zip(*images, strict=True)
     ]
     assert np.array_equal(rows, np.concatenate(expected))
-    sampled = torch.cat([describe(Image.open(images[0][k]), images[1][k], way, network) for k in (0, 2)])
+    sampled = torch.cat([describe(Image.open(images[0][k]), images[1][k], kind, network) for k in (0, 2)])
     fitted = fit_basis(sampled, 6, regions.SEED)
     torch.testing.assert_close(basis(sampled).square().sum(), fitted(sampled).square().sum(), rtol=1e-3, atol=0)
     torch.testing.assert_close(basis.mean, sampled.mean(0))
-    some = f"{way} features of some boxes, for their coordinates"
-    assert told == ["reading images", some, f"{way} features of 25 boxes, 0.0 GB"]
-    assert {path.suffix for path in kept.location(rows_key).parent.iterdir()} == {".npy", ".lock"}
+    some = f"{kind} features of some boxes, for their coordinates"
+    assert told == ["reading images", some, f"{kind} features of 25 boxes, 0.0 GB"]
+    assert {path.suffix for path in CACHE.array_path(rows_key).parent.iterdir()} == {".npy", ".lock"}
 
 
 def test_what_is_there_is_not_computed_again(images, monkeypatch):
     first = call(images)
-    before = {path: path.stat().st_mtime_ns for path in kept.location("x").parent.glob("*.npy")}
+    before = {path: path.stat().st_mtime_ns for path in CACHE.array_path("x").parent.glob("*.npy")}
     assert len(before) == 3
     monkeypatch.setattr(regions, "describe", None)
     assert call(images) == first
-    assert {path: path.stat().st_mtime_ns for path in kept.location("x").parent.glob("*.npy")} == before
+    assert {path: path.stat().st_mtime_ns for path in CACHE.array_path("x").parent.glob("*.npy")} == before
 
 
-def test_keys_depend_on_images_boxes_way_weights_sample_and_components_and_on_nothing_else(images, tmp_path):
+def test_keys_depend_on_images_boxes_feature_kind_weights_sample_and_components_and_on_nothing_else(images, tmp_path):
     paths, boxes = images
     found = [call(images)]
     assert len(set(found[0])) == 3
@@ -385,22 +391,22 @@ class StopError(Exception):
 def test_it_goes_on_after_the_last_whole_image_and_gives_the_same_bytes(images, tmp_path, monkeypatch, after):
     sizes = [len(some) for some in images[1]]
 
-    def say(text):
-        def heard(share):
+    def steps(text):
+        def progress(share):
             if "of 25 boxes" in text and round(share * 25) >= sum(sizes[:after]):
                 raise StopError
 
-        return heard
+        return progress
 
     with pytest.raises(StopError):
-        call(images, say=say)
+        call(images, steps=steps)
     (part,) = (tmp_path / "cache").rglob("*.part")
     assert part.with_suffix(".progress").read_text() == str(sum(sizes[:after]))
     seen = []
 
-    def counting(image, boxes, way, network):
+    def counting(image, boxes, kind, network):
         seen.append(len(boxes))
-        return describe(image, boxes, way, network)
+        return describe(image, boxes, kind, network)
 
     monkeypatch.setattr(regions, "describe", counting)
     keys = call(images)
@@ -409,14 +415,14 @@ def test_it_goes_on_after_the_last_whole_image_and_gives_the_same_bytes(images, 
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "other"))
     assert call(images) == keys
     for key in keys:
-        ours, theirs = (tmp_path / folder / "features" / f"{key}.npy" for folder in ("cache", "other"))
+        ours, theirs = (tmp_path / folder / "arrays" / f"{key}.npy" for folder in ("cache", "other"))
         assert ours.read_bytes() == theirs.read_bytes()
 
 
 def test_an_image_that_breaks_on_the_way_is_named_and_what_was_done_is_kept(images, tmp_path):
     whole = images[0][3].read_bytes()
     images[0][3].write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=f"{images[0][3]} is no whole image"):
+    with pytest.raises(ValueError, match=f"{images[0][3]} is not a whole image"):
         call(images)
     (progress,) = (tmp_path / "cache").rglob("*.progress")
     assert progress.read_text() == str(sum(map(len, images[1][:3])))
@@ -426,7 +432,7 @@ def test_a_box_outside_of_its_image_is_an_error_that_names_the_image(images):
     boxes = [some.copy() for some in images[1]]
     boxes[1][0] = [500, 500, 600, 600]
     for sample in ((0, 2), (1, 2)):  # whether it is met on the way to the basis or after
-        with pytest.raises(DevkitError, match="outside") as caught:
+        with pytest.raises(ImageError, match="outside") as caught:
             call((images[0], boxes), sample=sample)
         assert str(caught.value).startswith(f"{images[0][1]}: ")
 
@@ -443,7 +449,7 @@ def test_a_full_disk_is_an_error_and_the_next_call_succeeds(images, tmp_path, mo
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "other"))
     assert call(images) == keys
     for key in keys:
-        ours, theirs = (tmp_path / folder / "features" / f"{key}.npy" for folder in ("cache", "other"))
+        ours, theirs = (tmp_path / folder / "arrays" / f"{key}.npy" for folder in ("cache", "other"))
         assert ours.read_bytes() == theirs.read_bytes()
 
 
@@ -465,18 +471,18 @@ def test_two_at_once_fit_one_basis(images, monkeypatch):
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_damaged_array_is_named(images, which):
     key = call(images)[which]
-    path = kept.location(key)
+    path = CACHE.array_path(key)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=f"{path} is damaged .* Remove it"):
-        kept_basis(key)
+        read_basis(CACHE, key)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=f"{path} is gone. `directloss reproduce detection --root"):
-        kept_basis(key)
+    with pytest.raises(FileNotFoundError, match=f"{path} is missing. `make it again`"):
+        read_basis(CACHE, key)
 
 
 def test_a_basis_comes_back(images):
     *_, key = call(images)
-    basis = kept_basis(key)
+    basis = read_basis(CACHE, key)
     assert isinstance(basis, Basis)
     assert (basis.mean.shape, basis.axes.shape) == ((20,), (20, 6))
     assert basis.axes.dtype == torch.float32
@@ -485,8 +491,9 @@ def test_a_basis_comes_back(images):
 @pytest.mark.parametrize("count", [0, 1, 5, 9])
 def test_rows_are_taken_in_the_order_asked_for(tmp_path, monkeypatch, count):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path))
-    monkeypatch.setattr(kept, "TAKEN", 2)
-    kept.keep("k", (9, 2), np.float16, [9], lambda start, end: np.arange(18).reshape(9, 2), lambda rows: rows)
+    monkeypatch.setattr(cache, "AT_ONCE", 2)
+    rows = np.arange(18).reshape(9, 2)
+    CACHE.compute_array("k", (9, 2), np.float16, [9], lambda start, end: rows, lambda loaded: loaded)
     places = np.random.default_rng(0).permutation(9)[:count]
-    found = kept.take("k", places)
+    found = CACHE.rows("k", places)
     assert found.tolist() == [[2 * k, 2 * k + 1] for k in places.tolist()]

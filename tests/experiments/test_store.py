@@ -4,21 +4,25 @@ import dataclasses
 import json
 import os
 import time
+from typing import Annotated
 
 import pytest
 
 from directloss.experiments import EXPERIMENTS
-from directloss.experiments.harness.experiment import Run
+from directloss.experiments.harness.experiment import Made, Run
 from directloss.experiments.harness.files import write_whole
-from directloss.experiments.harness.store import Store, plain
+from directloss.experiments.harness.store import Store, _digest
+from directloss.experiments.harness.typed import JsonName, decode, encode
+from directloss.experiments.separable import Result
 
-CONFIG = plain(EXPERIMENTS["separable"].configs("quick", 1)[0])
-RUN = Run(CONFIG, {"test": [[0.5]]}, {"seconds": 1.0})
+EXPERIMENT = EXPERIMENTS["separable"]
+CONFIG = EXPERIMENT.configs(EXPERIMENT.options(seeds=1), None)[0]
+RUN = Run(CONFIG, Result((300,), ((0.25,),), ((0.5,),), (0.0,), ((0.75,),)), Made(1.0, torch="2"))
 
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "separable", "separable", 1)
+    return Store(tmp_path / "separable", EXPERIMENT)
 
 
 def test_what_is_written_is_read_back(store):
@@ -29,10 +33,10 @@ def test_what_is_written_is_read_back(store):
 
 
 def test_every_configuration_and_version_has_its_own_place(store):
-    configs = [plain(config) for config in EXPERIMENTS["separable"].configs("paper", None)]
+    configs = EXPERIMENT.configs(EXPERIMENT.options(preset="paper"), None)
     assert len({store.path(config) for config in configs}) == len(configs)
-    assert Store(store.folder, "separable", 2).path(CONFIG) != store.path(CONFIG)
-    assert Store(store.folder, "other", 1).path(CONFIG) != store.path(CONFIG)
+    assert Store(store.folder, dataclasses.replace(EXPERIMENT, version=2)).path(CONFIG) != store.path(CONFIG)
+    assert Store(store.folder, dataclasses.replace(EXPERIMENT, name="other")).path(CONFIG) != store.path(CONFIG)
 
 
 def test_a_write_that_fails_leaves_what_was_there(store, monkeypatch):
@@ -44,7 +48,7 @@ def test_a_write_that_fails_leaves_what_was_there(store, monkeypatch):
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        store.write(dataclasses.replace(RUN, result={}))
+        store.write(dataclasses.replace(RUN, made=Made(2.0)))
     assert [path.read_bytes() for path in store.folder.iterdir()] == [before]
 
 
@@ -103,18 +107,18 @@ def damage_link(path):
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (damage_truncate, "it is no JSON"),
+        (damage_truncate, "it is not JSON"),
         (damage_number, "its checksum is wrong"),
         (damage_name, "it belongs to another experiment or configuration"),
-        (damage_binary, "it is no JSON"),
-        (damage_empty, "it is no JSON"),
-        (damage_foreign, "it is no result of a run"),
+        (damage_binary, "it is not JSON"),
+        (damage_empty, "it is not JSON"),
+        (damage_foreign, "it is not the result of a run"),
         (damage_list, "recursion"),
-        (damage_text, "it is no result of a run"),
-        (damage_partial, "it is no result of a run"),
-        (damage_folder, "it is no result of a run"),
-        (damage_pipe, "it is no result of a run"),
-        (damage_link, "it is no result of a run"),
+        (damage_text, "it is not the result of a run"),
+        (damage_partial, "it is not the result of a run"),
+        (damage_folder, "it is not the result of a run"),
+        (damage_pipe, "it is not the result of a run"),
+        (damage_link, "it is not the result of a run"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -131,6 +135,55 @@ def test_a_damaged_or_foreign_file_is_named_and_set_aside(store, damage, reason)
     assert (moved.st_ino, moved.st_size) == (status.st_ino, status.st_size)
     store.write(RUN)
     assert list(store.runs().values()) == [RUN]
+
+
+def test_the_file_has_the_shape_that_earlier_ones_have(store):
+    store.write(RUN)
+    content = json.loads(store.path(CONFIG).read_text())
+    assert list(content) == ["format", "experiment", "version", "config", "result", "made", "sha256"]
+    assert content["config"]["settings"][0] == list(CONFIG.settings[0])
+    assert store.path(CONFIG).name == "pos-AP-0-eb763fe818e0065e.json"
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "reason"),
+    [
+        ("result", {"test": None}, "its result does not fit: test must be a list; got None"),
+        ("result", {"test": [[0.5], ["x"]]}, "its result does not fit: test[1][0] must be a number; got 'x'"),
+        ("result", {"test": [[True]]}, "test[0][0] must be a number; got True"),
+        ("result", {"extra": 1}, "its result does not fit: it has an unknown key 'extra'"),
+        ("made", {"seconds": "1"}, "its made does not fit: seconds must be a number; got '1'"),
+        ("config", {"noise": None}, "its config does not fit: noise must be a number; got None"),
+        ("config", {"settings": [[1.0, 2.0]]}, "settings[0] must be a list of 3; got [1.0, 2.0]"),
+        ("config", {"settings": [[1.0, 2.0, "a"]]}, "settings[0].weight_decay must be a number; got 'a'"),
+    ],
+)
+def test_a_whole_file_that_does_not_fit_the_types_is_set_aside_with_the_reason(store, part, change, reason):
+    content = {"format": 1, "experiment": "separable", "version": EXPERIMENT.version, **encode(RUN)}
+    content[part] = {**content[part], **change}
+    content["sha256"] = _digest(content)
+    path = store._path(EXPERIMENT.version, content["config"])
+    write_whole(path, json.dumps(content))
+    assert store.runs() == {}
+    (text,) = store.set_aside
+    assert text.endswith(reason) or reason in text
+
+
+def test_a_result_that_lacks_a_key_is_set_aside(store):
+    content = {"format": 1, "experiment": "separable", "version": EXPERIMENT.version, **encode(RUN)}
+    del content["result"]["dead"]
+    write_whole(store.path(CONFIG), json.dumps({**content, "sha256": _digest(content)}))
+    assert store.runs() == {}
+    assert "its result does not fit: it lacks the key 'dead'" in store.set_aside[0]
+
+
+def test_runs_of_another_version_are_counted_and_left_alone(store):
+    other = Store(store.folder, dataclasses.replace(EXPERIMENT, version=EXPERIMENT.version + 1))
+    other.write(RUN)
+    store.write(RUN)
+    assert list(store.runs().values()) == [RUN]
+    assert (store.other_versions, store.set_aside) == (1, [])
+    assert len(list(store.folder.iterdir())) == 2
 
 
 def test_two_bad_files_of_one_name_are_both_kept(store):
@@ -168,3 +221,60 @@ def test_partial_files_of_a_killed_process_are_ignored_and_later_removed(store):
     assert fresh.exists()
     assert not old.exists()
     assert not store.set_aside
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    held_out: Annotated[int, JsonName("held out")]
+    maybe: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    pair: tuple[int, str]
+    inner: Inner | None
+    table: dict[str, tuple[Inner, ...]]
+    flag: bool
+
+
+OUTER = Outer((1, "a"), Inner(2, 0.5), {"x": (Inner(3),)}, True)
+PLAIN = {
+    "pair": [1, "a"],
+    "inner": {"held out": 2, "maybe": 0.5},
+    "table": {"x": [{"held out": 3, "maybe": None}]},
+    "flag": True,
+}
+
+
+def test_dataclasses_go_to_plain_values_and_back():
+    assert encode(OUTER) == PLAIN
+    assert decode(Outer, json.loads(json.dumps(PLAIN))) == OUTER
+    assert decode(Outer, {**PLAIN, "inner": None}).inner is None
+    assert decode(Inner, {"held out": 3}) == Inner(3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pair": [1]}, r"pair must be a list of 2; got \[1\]"),
+        ({"pair": [1.5, "a"]}, r"pair\[0\] must be a whole number; got 1.5"),
+        ({"inner": []}, r"inner must be an object; got \[\]"),
+        ({"inner": {"held_out": 2}}, "inner has an unknown key 'held_out'"),
+        ({"inner": {}}, "inner lacks the key 'held out'"),
+        ({"table": {"x": [{"held out": "3"}]}}, r"table\['x'\]\[0\].held out must be a whole number; got '3'"),
+        ({"table": []}, "table must be an object"),
+        ({"flag": 1}, "flag must be true or false; got 1"),
+        ({"flag": "x" * 100}, r"got 'x{56}\.\.\.$"),
+    ],
+)
+def test_plain_values_that_do_not_fit_are_refused_with_their_place(change, message):
+    with pytest.raises(ValueError, match=message):
+        decode(Outer, {**PLAIN, **change})
+
+
+def test_types_that_json_cannot_hold_are_refused():
+    for kind in (int | str, set[int], list[int]):
+        with pytest.raises(TypeError, match="JSON cannot be turned into"):
+            decode(kind, 1)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="JSON holds no set"):
+        encode({1, 2})

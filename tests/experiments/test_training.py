@@ -253,7 +253,7 @@ def test_fine_tuning_is_sgd_with_ten_times_the_step_for_the_head():
     told = []
     dead = fine_tune(
         ours, ours.head, lambda iteration: lambda: inputs.split(32), lambda scores: losses(scores, target),
-        learning_rate=0.01, weight_decay=0.1, iterations=5, after=told.append,
+        learning_rate=0.01, weight_decay=0.1, iterations=5, callback=told.append,
     )  # fmt: skip
     groups = [{"params": theirs.first.parameters()}, {"params": theirs.head.parameters(), "lr": 0.1}]
     optimizer = torch.optim.SGD(groups, lr=0.01, momentum=0.9, weight_decay=0.1)
@@ -285,5 +285,5 @@ def test_fine_tuning_leaves_frozen_layers_alone_counts_dead_gradients_and_ends_w
     assert not torch.equal(network.head.weight, head)
     told = []
     settings["learning_rate"] = 1e200
-    fine_tune(network, network.head, chunks, lambda scores: scores.square().sum(), **settings, after=told.append)
+    fine_tune(network, network.head, chunks, lambda scores: scores.square().sum(), **settings, callback=told.append)
     assert len(told) < 4

@@ -15,15 +15,15 @@ from directloss.experiments.data import voc
 from directloss.experiments.data.voc import (
     ACTIONS,
     CLASSES,
+    Annotation,
     DevkitError,
-    Thing,
     find_devkit,
     is_there,
     read_actions,
-    read_image,
     read_scenes,
     verify,
 )
+from directloss.experiments.vision.images import ImageError, read_image
 
 LISTS = "ImageSets/Action"
 A, B, C = "2011_000002", "2010_000001", "2012_000003"
@@ -101,7 +101,7 @@ def test_where_no_devkit_is_the_error_says_where_it_was_looked_for(tmp_path):
     for root in (tmp_path, tmp_path / "VOC2012" / "ImageSets", tmp_path / "nowhere"):
         assert not is_there(root)
         with pytest.raises(
-            DevkitError, match=r"holds no VOC2012 devkit.*`directloss data voc2012 --root DIR`"
+            DevkitError, match=r"does not hold a VOC2012 devkit.*`directloss data voc2012 --root DIR`"
         ) as caught:
             read_actions(root)
         assert str(caught.value).startswith(str(root))
@@ -134,7 +134,7 @@ def test_verify_says_which_counts_are_not_official(devkit, tmp_path, monkeypatch
     with pytest.raises(DevkitError) as caught:
         verify(tmp_path)
     text = "2 images instead of 4588, 3 boxes instead of 6278, 1 jumping instead of 5670"
-    assert str(caught.value) == f"{tmp_path} is readable but not the official VOC2012 action task: {text}."
+    assert str(caught.value) == f"{tmp_path} is readable, but it is not the official VOC2012 action task: {text}."
     monkeypatch.setattr(voc, "OFFICIAL", {"images": 2, "boxes": 4, "jumping": 1})
     with pytest.raises(DevkitError, match=r"task: 3 boxes instead of 4\.$"):
         verify(tmp_path)
@@ -157,33 +157,37 @@ DAMAGE = {
     "no annotation": (XML, None, "is missing"),
     "no image": (f"JPEGImages/{B}.jpg", None, "is missing"),
     "list cut short": (READING, f"{A}  1 -1\n{B}  1", "line 2: .* has fewer than 3 columns"),
-    "image above": (READING, f"../{A}  1  1\n", f"line 1: '../{A}' is no name of an image"),
-    "image in a folder": (f"{LISTS}/trainval.txt", f"{A}\n{B}\na/{C}\n", f"line 3: 'a/{C}' is no name of an image"),
-    "absolute image": (f"{LISTS}/trainval.txt", "/etc/passwd\n", "line 1: '/etc/passwd' is no name of an image"),
-    "dots": (f"{LISTS}/trainval.txt", "..\n", "line 1: '..' is no name of an image"),
-    "endless name": (f"{LISTS}/trainval.txt", "x" * 10_000, "is no name of an image"),
+    "image above": (READING, f"../{A}  1  1\n", f"line 1: '../{A}' is not an image name"),
+    "image in a folder": (f"{LISTS}/trainval.txt", f"{A}\n{B}\na/{C}\n", f"line 3: 'a/{C}' is not an image name"),
+    "absolute image": (f"{LISTS}/trainval.txt", "/etc/passwd\n", "line 1: '/etc/passwd' is not an image name"),
+    "dots": (f"{LISTS}/trainval.txt", "..\n", "line 1: '..' is not an image name"),
+    "endless name": (f"{LISTS}/trainval.txt", "x" * 10_000, "is not an image name"),
     "binary list": (READING, b"\xff\xfe\x00\x01\n", "has fewer than 3 columns"),
-    "binary name": (READING, b"\xff\xfe\x00 1 1\n", "is no name of an image"),
+    "binary name": (READING, b"\xff\xfe\x00 1 1\n", "is not an image name"),
     "object 0": (READING, f"{B}  0  1\n", None),
     "object too large": (READING, f"{B}  2  1\n", None),
-    "object negative": (READING, f"{B}  -1  1\n", "line 1: '-1' is no number of an object"),
-    "object without end": (READING, f"{B}  {'9' * 5000}  1\n", "is no number of an object"),
-    "foreign digit": (READING, f"{B}  ١  1\n", "is no number of an object"),
-    "label 2": (READING, f"\n{B}  1  2\n", r"line 2: '2' is no label \(−1, 0 or 1\)"),
-    "label a word": (READING, f"{B}  1  yes\n", "line 1: 'yes' is no label"),
-    "label +1": (READING, f"{B}  1  +1\n", "line 1: '\\+1' is no label"),
-    "nobody on a list": (READING, "\n", "names nobody"),
-    "two labels": (READING, f"{B}  1  1\n{B}  1 -1\n", f"object 1 of {B} is there with two labels"),
-    "no person": (XML, annotation(box(1, 1, 2, 2).replace("person", "horse")), "object 1 is no person but 'horse'"),
+    "object negative": (READING, f"{B}  -1  1\n", "line 1: '-1' is not an object number"),
+    "object without end": (READING, f"{B}  {'9' * 5000}  1\n", "is not an object number"),
+    "foreign digit": (READING, f"{B}  ١  1\n", "is not an object number"),
+    "label 2": (READING, f"\n{B}  1  2\n", r"line 2: '2' is not a label \(−1, 0 or 1\)"),
+    "label a word": (READING, f"{B}  1  yes\n", "line 1: 'yes' is not a label"),
+    "label +1": (READING, f"{B}  1  +1\n", "line 1: '\\+1' is not a label"),
+    "nobody on a list": (READING, "\n", "lists no person"),
+    "two labels": (READING, f"{B}  1  1\n{B}  1 -1\n", f"object 1 of {B} has two labels"),
+    "no person": (
+        XML,
+        annotation(box(1, 1, 2, 2).replace("person", "horse")),
+        "object 1 must be a person; got 'horse'",
+    ),
     "image not on the list": (READING, "2012_000009  1  1\n", "2012_000009 is not on the list trainval.txt"),
-    "not well-formed": (XML, annotation()[:-5], "is no annotation: ParseError"),
-    "empty": (XML, "", "is no annotation: ParseError"),
-    "binary": (XML, b"\xff\xfe\x00", "is no annotation"),
-    "unknown encoding": (XML, '<?xml version="1.0" encoding="x-none"?><annotation/>', "is no annotation"),
-    "deep": (XML, "<a>" * 50_000, "is no annotation: ParseError"),
-    "entity bomb": (XML, BOMB, "is no annotation: EntitiesForbidden"),
-    "external entity": (XML, EXTERNAL, "is no annotation: EntitiesForbidden"),
-    "external parameter": (XML, PARAMETER, "is no annotation: EntitiesForbidden"),
+    "not well-formed": (XML, annotation()[:-5], "is not an annotation: ParseError"),
+    "empty": (XML, "", "is not an annotation: ParseError"),
+    "binary": (XML, b"\xff\xfe\x00", "is not an annotation"),
+    "unknown encoding": (XML, '<?xml version="1.0" encoding="x-none"?><annotation/>', "is not an annotation"),
+    "deep": (XML, "<a>" * 50_000, "is not an annotation: ParseError"),
+    "entity bomb": (XML, BOMB, "is not an annotation: EntitiesForbidden"),
+    "external entity": (XML, EXTERNAL, "is not an annotation: EntitiesForbidden"),
+    "external parameter": (XML, PARAMETER, "is not an annotation: EntitiesForbidden"),
     "oversized": (XML, annotation(box(1, 1, 2, 2)) + " " * (1 << 20), "bytes, more than 1048576: not read"),
     "no box": (XML, annotation("<object/>"), "object 1 has no box of four numbers"),
     "empty edge": (XML, annotation(box(1, 1, 2, 2), box(1, "", 2, 2)), "object 2 has no box of four numbers"),
@@ -205,7 +209,7 @@ def test_a_damaged_list_or_annotation_is_named(case, devkit, tmp_path):
     else:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     if message is None:  # it is the annotation that shows the fault of the list
-        path, message = devkit / XML, "has 1 objects; the lists ask for number [02]"
+        path, message = devkit / XML, "has 1 objects; the lists name number [02]"
     start = time.monotonic()
     with pytest.raises(DevkitError, match=message) as caught:
         read_actions(tmp_path)
@@ -241,12 +245,12 @@ def test_a_damaged_or_dangerous_image_is_named(case, devkit):
     path = devkit / "JPEGImages" / f"{B}.jpg"
     path.write_bytes(IMAGES[case])
     for read in (lambda: read_image(path), lambda: verify(devkit)):
-        with pytest.raises(DevkitError, match=f"{path} is no whole image: .*{'bomb' if 'bomb' in case else ''}"):
+        with pytest.raises(ImageError, match=f"{path} is not a whole image: .*{'bomb' if 'bomb' in case else ''}"):
             read()
 
 
 def test_a_missing_image_is_named(tmp_path):
-    with pytest.raises(DevkitError, match=f"{tmp_path / 'x.jpg'} is missing"):
+    with pytest.raises(ImageError, match=f"{tmp_path / 'x.jpg'} is missing"):
         read_image(tmp_path / "x.jpg")
 
 
@@ -296,23 +300,23 @@ def scenes(devkit):
 
 def test_scenes_are_those_of_the_list_in_its_order_with_what_is_of_the_twenty_classes(scenes, tmp_path):
     first, second = read_scenes(tmp_path, "train")
-    assert (first.name, first.path, first.things) == (B, scenes / "JPEGImages" / f"{B}.jpg", ())
+    assert (first.name, first.path, first.annotations) == (B, scenes / "JPEGImages" / f"{B}.jpg", ())
     assert second.name == A
-    assert second.things == (
-        Thing("person", (8.25, 2, 20, 10), True),
-        Thing("dog", (2, 2, 3, 3), False),
-        Thing("person", (1, 1, 7.5, 10), False),
+    assert second.annotations == (
+        Annotation("person", (8.25, 2, 20, 10), True),
+        Annotation("dog", (2, 2, 3, 3), False),
+        Annotation("person", (1, 1, 7.5, 10), False),
     )
 
 
 SCENES = {
     "no list": ("ImageSets/Main/train.txt", None, "is missing"),
-    "empty list": ("ImageSets/Main/train.txt", " \n", "names no image"),
-    "image above": ("ImageSets/Main/train.txt", f"../{A}\n", "is no name of an image"),
+    "empty list": ("ImageSets/Main/train.txt", " \n", "lists no image"),
+    "image above": ("ImageSets/Main/train.txt", f"../{A}\n", "is not an image name"),
     "no annotation": (f"Annotations/{A}.xml", None, "is missing"),
     "no image": (f"JPEGImages/{A}.jpg", None, "is missing"),
-    "cut": (f"Annotations/{A}.xml", annotation()[:-5], "is no annotation: ParseError"),
-    "bomb": (f"Annotations/{A}.xml", BOMB, "is no annotation: EntitiesForbidden"),
+    "cut": (f"Annotations/{A}.xml", annotation()[:-5], "is not an annotation: ParseError"),
+    "bomb": (f"Annotations/{A}.xml", BOMB, "is not an annotation: EntitiesForbidden"),
     "inverted": (f"Annotations/{A}.xml", annotation(box(5, 1, 2, 2)), "of object 1 is empty"),
     "no box of what is no class": (f"Annotations/{A}.xml", annotation("<object><name>ufo</name></object>"), "no box"),
 }
@@ -338,13 +342,13 @@ def test_the_detection_devkit_of_the_tests_is_as_it_should_be(classes, tmp_path)
     assert [len(some) for some in lists] == [28, 20]
     assert not {scene.name for scene in lists[0]} & {scene.name for scene in lists[1]}
     for scenes in lists:
-        easy = [thing.name for scene in scenes for thing in scene.things if not thing.difficult]
+        easy = [thing.name for scene in scenes for thing in scene.annotations if not thing.difficult]
         assert set(easy) == set(classes)
-        assert any(thing.difficult for scene in scenes for thing in scene.things)
-        assert any(len({thing.name for thing in scene.things}) > 1 for scene in scenes)
+        assert any(thing.difficult for scene in scenes for thing in scene.annotations)
+        assert any(len({thing.name for thing in scene.annotations}) > 1 for scene in scenes)
         for scene in scenes:
-            assert not scene.things[0].difficult
+            assert not scene.annotations[0].difficult
             assert read_image(scene.path).size == (120, 90)
-            for left, top, right, bottom in (thing.box for thing in scene.things):
+            for left, top, right, bottom in (thing.box for thing in scene.annotations):
                 assert 1 <= left <= right - 23 <= 120 - 23
                 assert 1 <= top <= bottom - 23 <= 90 - 23

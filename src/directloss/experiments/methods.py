@@ -1,7 +1,8 @@
 """The methods that experiments compare: the paper's nine, and two more.
 
-A method maps scores (networks, items), target (items,) and its strength to one value a network. The strength is ε, the
-margin, the scale of the scores or the temperature: what is tuned beside step size and weight decay.
+A method maps scores (networks, items), a target (items,) and strengths (networks,) to one value a network. The strength
+is tuned beside step size and weight decay: ε of the direct updates, the margin of the hinge, the scale by which
+cross-entropy multiplies the scores, or the temperature of Smooth-AP.
 """
 
 from collections.abc import Callable
@@ -16,27 +17,33 @@ from ..tasks.average_precision import AveragePrecision
 from ..tasks.zero_one import ZeroOne
 from ..update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update
 
-__all__ = ["METHODS", "Method", "smooth_ap"]
+__all__ = ["METHODS", "PLAIN", "PLAIN_NOTE", "Method", "smooth_ap"]
+
+PLAIN = "plain x-ent"
+PLAIN_NOTE = (
+    f"{PLAIN} is cross-entropy as people use it: the scores are not multiplied by a tuned scale. It comes from the "
+    "same runs as x-ent, with only step size and weight decay to tune."
+)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A loss of a strength, and what the strength is."""
+    """A loss with a strength for every network, and what the strength is."""
 
-    loss: Callable[[Tensor, Tensor, float], Tensor]
+    loss: Callable[[Tensor, Tensor, Tensor], Tensor]
     strength: str | None
 
 
-def _structured(task: Task, update: Callable[[float], Update], strength: str | None) -> Method:
-    def loss(scores: Tensor, target: Tensor, value: float) -> Tensor:
-        return structured_loss(task, update(value), scores, target.expand_as(scores), reduction="none")
+def _structured(task: Task, update: Callable[[Tensor], Update], strength: str | None) -> Method:
+    def loss(scores: Tensor, target: Tensor, strengths: Tensor) -> Tensor:
+        return structured_loss(task, update(strengths), scores, target.expand_as(scores), reduction="none")
 
     return Method(loss, strength)
 
 
-def _cross_entropy(scores: Tensor, target: Tensor, scale: float) -> Tensor:
+def _cross_entropy(scores: Tensor, target: Tensor, scales: Tensor) -> Tensor:
     values = nn.functional.binary_cross_entropy_with_logits(
-        scale * scores, target.to(scores.dtype).expand_as(scores), reduction="none"
+        scales.to(scores.dtype).unsqueeze(-1) * scores, target.to(scores.dtype).expand_as(scores), reduction="none"
     )
     return values.mean(-1)
 
@@ -48,8 +55,9 @@ def smooth_ap(scores: Tensor, target: Tensor, temperature: float = 0.01) -> Tens
     return 1 - ((rank_among_positives + 0.5) / (rank + 0.5)).mean()  # an item is above itself by sigmoid(0)
 
 
-def _smooth_ap(scores: Tensor, target: Tensor, temperature: float) -> Tensor:
-    return torch.stack([smooth_ap(each, target, temperature) for each in scores])
+def _smooth_ap(scores: Tensor, target: Tensor, temperatures: Tensor) -> Tensor:
+    pairs = zip(scores, temperatures.tolist(), strict=True)
+    return torch.stack([smooth_ap(each, target, temperature) for each, temperature in pairs])
 
 
 METHODS: dict[str, Method] = {

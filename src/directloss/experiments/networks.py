@@ -1,7 +1,7 @@
-"""Small networks, several side by side.
+"""Several small networks that train side by side.
 
-The settings of a grid differ in step size, ε or weight decay, not in shape. So they train as one batched network: one
-matrix product for all, one batch of lists for the oracle; on short lists that is several times faster than in turn.
+The settings of a grid differ in step size, ε or weight decay, not in shape. So their networks are one batched network,
+with one matrix product and one batch of lists for all. On short lists this is several times faster than one by one.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ INITIALISATIONS = ("normal", "he", "small")
 
 
 class Networks(nn.Module):
-    """`copies` multilayer ReLU perceptrons that start alike; inputs (items, widths[0]) to scores (copies, items).
+    """`copies` ReLU networks with the same initial weights; from inputs (items, widths[0]) to scores (copies, items).
 
     Args:
-        copies: how many.
-        widths: of the input, of every hidden layer, and of the output, which is 1.
-        initialisation: "normal", every weight and bias N(0, 1), as in the paper; or "he", weights N(0, 2/inputs) and
-            zero biases, the scale that keeps scores of order one; or "small", the same with a hundredth of it in the
-            last layer, so that training starts near zero scores.
-        generator: where the initial weights come from.
+        copies: the number of networks.
+        widths: those of the input, of each hidden layer, and of the output, which is 1.
+        initialisation: "normal", all weights and biases N(0, 1), as in the paper; or "he", weights N(0, 2/inputs) and
+            zero biases, so that scores are of order one; or "small", as "he" but with a hundredth of the weights in
+            the last layer, so that training starts with scores near zero.
+        generator: draws the initial weights.
     """
 
     def __init__(self, copies: int, widths: Sequence[int], initialisation: str, generator: torch.Generator) -> None:
@@ -41,7 +41,7 @@ class Networks(nn.Module):
             parts[-2] *= 0.01
         self.sizes = [len(part) for part in parts]
         self.weights = nn.Parameter(torch.cat(parts).repeat(copies, 1))
-        """(copies, weights and biases of all layers): one tensor, so that one optimizer step updates all at once."""
+        """(copies, weights and biases of all layers): one tensor, so that one optimizer step updates all of them."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Score all items by every network."""
@@ -55,9 +55,9 @@ class Networks(nn.Module):
 
 
 class Heads(Networks):
-    """Networks on wide inputs: the first layers of all are one matrix, and their product one product.
+    """Networks on wide inputs: the first layers of all networks are one matrix product.
 
-    On 512 features in half the time of `Networks`; the sums are rounded otherwise.
+    On 512 features it takes half the time of `Networks`. Sums are rounded differently.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:

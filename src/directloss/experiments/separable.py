@@ -4,22 +4,28 @@ The paper says that neg-AP should do well where data is nearly linearly separabl
 elsewhere; Hazan et al. (2010) found the negative update better with linear models.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import mean
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
 from .data.label_noise import flip_labels
 from .data.synthetic import DIMENSIONS, separable
-from .harness.experiment import Comparison, Experiment, Figure, Run, Summary
+from .harness import experiment as harness
+from .harness.experiment import Claim, Experiment, Figure, Summary
+from .harness.options import Options
+from .harness.progress import Progress, no_progress
 from .networks import Networks
-from .report.figures import noise_lines
-from .report.summary import Outcomes, choices_table, claim, collect, compare, noise_table, records
-from .sweep import Choice, Setting, choose, grid, sweep
+from .report.figures import noise_lines, slug
+from .report.outcomes import Outcomes, records
+from .report.summary import choices_table, collect, noise_table
+from .report.takeaway import headline
+from .report.words import percent
+from .sweep import Choice, Curve, Curves, Setting, choose, grid, sweep
 
-__all__ = ["EXPERIMENT", "Config", "configs", "run", "summarise"]
+__all__ = ["EXPERIMENT", "Config", "Result", "configs", "run", "summarise"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.01, 0.1, 1.0, 10.0, 100.0),
@@ -49,18 +55,29 @@ class Config:
     @property
     def label(self) -> str:
         """What a progress bar shows."""
-        return f"{self.method}, {self.model}, {self.noise:.0%} {self.damage}, seed {self.seed}"
+        return f"{self.method}, {self.model}, {percent(self.noise)} {self.damage}, seed {self.seed}"
 
 
-def configs(preset: str, seeds: int | None) -> list[Config]:
+@dataclass(frozen=True)
+class Result(Curves):
+    """AP on the training, validation and test set."""
+
+    validation: Curve
+
+
+Run = harness.Run[Config, Result]
+
+
+def configs(options: Options, source: None = None) -> list[Config]:
     """The paper preset takes about five minutes on two cores, the quick one less than one."""
-    if preset == "paper":
+    paper = options.preset == "paper"
+    if paper:
         levels, rates, decays = (0.0, 0.05, 0.1, 0.2, 0.3), (0.003, 0.01, 0.03), (0.0, 1.0)
     else:
         levels, rates, decays = (0.0, 0.2), (0.01,), (0.0, 1.0)
     return [
         Config(method, seed, model, damage, noise, 200, 300, grid(method, STRENGTHS[method], rates, decays))
-        for seed in range(seeds or (5 if preset == "paper" else 3))
+        for seed in range(options.seeds or (5 if paper else 3))
         for model in MODELS
         for damage in DAMAGES
         for noise in levels
@@ -69,7 +86,7 @@ def configs(preset: str, seeds: int | None) -> list[Config]:
     ]
 
 
-def run(config: Config, after: Callable[[float], object] = lambda share: None) -> dict[str, Any]:
+def run(config: Config, progress: Progress = no_progress) -> Result:
     """Flipped labels strike training and validation only; overlap is how the data is, test set included."""
     data, student = (torch.Generator().manual_seed(2 * config.seed + k) for k in range(2))
     direction = torch.nn.functional.normalize(torch.randn(DIMENSIONS, generator=data), dim=0)
@@ -83,95 +100,112 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
             inputs, target = sets[name]
             sets[name] = inputs, flip_labels(target, config.noise, data)
     networks = Networks(len(config.settings), MODELS[config.model], "he", student)
-    return sweep(config.method, config.settings, networks, sets, iterations=config.iterations, after=after)
+    return sweep(
+        Result, config.method, config.settings, networks, sets, iterations=config.iterations, progress=progress
+    )
 
 
 def _chosen(run: Run) -> Choice:
-    return choose(run.result, "validation")
+    return choose(run.result.validation)
 
 
-def _key(config: dict[str, Any]) -> tuple[str, float]:
-    return f"{config['model']}, {config['damage']}", config["noise"]
+class Variant(NamedTuple):
+    """The model, and what is wrong with the data."""
+
+    model: str
+    damage: str
+
+    @property
+    def name(self) -> str:
+        """In tables and published records."""
+        return f"{self.model}, {self.damage}"
 
 
-def _test(run: Run) -> float:
-    return _chosen(run).value(run.result, "test")
+VARIANTS = tuple(Variant(model, damage) for model in MODELS for damage in DAMAGES)
 
 
-def _with_clean(outcomes: Outcomes) -> Outcomes:
-    """Undamaged data belongs to both kinds of damage."""
-    clean = {
-        (f"{model}, {damage}", 0.0, method): values
-        for (variant, noise, method), values in outcomes.items()
-        if noise == 0
-        for model in [variant.split(",")[0]]
-        for damage in DAMAGES
-    }
-    return outcomes | clean
+def _place(config: Config) -> tuple[str, float]:
+    return Variant(config.model, config.damage).name, config.noise
+
+
+def _with_clean(own: Outcomes) -> Outcomes:
+    """Undamaged data belongs to both kinds of damage; its runs are under the first."""
+    found = Outcomes()
+    for variant in VARIANTS:
+        clean = Variant(variant.model, DAMAGES[0]).name
+        for method in STRENGTHS:
+            for noise in sorted({0.0, *own.levels(variant.name)}):
+                for unit, value in own.units(clean if noise == 0 else variant.name, noise, method).items():
+                    found.put(variant.name, noise, method, unit, value)
+    return found
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Chosen on validation data with the same damage, trained to the end."""
-    own = collect(runs, _key, _test)
+    own = collect(runs, _place, lambda run: _chosen(run).value(run.result.test))
     test = _with_clean(own)
-    dead = collect(runs, _key, lambda run: mean(run.result["dead"]))
-    variants = [f"{model}, {damage}" for model in MODELS for damage in DAMAGES]
-    variants = [variant for variant in variants if any(key[0] == variant for key in test)]
-    levels = sorted({noise for _, noise, _ in own if noise > 0})
-
-    def differences(variant: str, method: str, other: str, levels: Sequence[float]) -> list[Comparison]:
-        return [
-            comparison
-            for noise in levels
-            for comparison in compare(test, variant, noise, method, other, f"{method} − {other} at {noise:.0%}")
-        ]
-
-    clean = f"{{}}, {DAMAGES[0]}"
-    says = "On clean, separable data the negative update beats the positive one, linear model (Hazan et al., 2010)."
-    claims = [claim(says, differences(clean.format("linear"), "neg-AP", "pos-AP", [0.0]), 1)]
-    says = "On clean, separable data the negative update does well: less than 0.01 below the positive one, network."
-    shifted = [
-        comparison._replace(name=f"{comparison.name}, plus 0.01", mean=comparison.mean + 0.01)
-        for comparison in differences(clean.format("network"), "neg-AP", "pos-AP", [0.0])
-    ]
-    claims.append(claim(says, shifted, 1))
-    heavy = [noise for noise in levels if noise >= 0.1]
-    for model in MODELS:
-        for damage in DAMAGES:
-            says = (
-                f"With a tenth or more {damage}, the negative update does worse than the positive one, {model} model."
-            )
-            found = differences(f"{model}, {damage}", "pos-AP", "neg-AP", heavy)
-            claims.append(claim(says, found, max(len(heavy), 1)))
+    dead = collect(runs, _place, lambda run: mean(run.result.dead))
+    variants = [variant for variant in VARIANTS if test.levels(variant.name)]
     note = "Test AP, mean ± standard deviation over seeds."
-    tables = [
-        noise_table(f"Share of damaged samples: {variant}", test, variant, STRENGTHS, note) for variant in variants
+    by_noise = [
+        noise_table(f"Test AP by share of damaged samples: {of.name}", test, of.name, STRENGTHS, note)
+        for of in variants
     ]
     title = "What was tried and chosen, on validation data with the same damage, at the end of training"
-    tables.append(choices_table(title, runs, _chosen))
-    found = [*records("separable", "test_ap", own), *records("separable", "dead_gradients", dead)]
 
     def figures() -> list[Figure]:
         words = "damaged samples, %", "AP on test data"
         return [
-            noise_lines(f"separable-{k + 1}", f"Nearly separable data: {variant}", test, variant, *words)
-            for k, variant in enumerate(variants)
+            noise_lines(
+                slug("separable", of.model, of.damage), f"Nearly separable data: {of.name}", test, of.name, *words
+            )
+            for of in variants
         ]
 
-    return Summary(found, claims, tables, figures)
+    return Summary(
+        [*records("separable", "test_ap", own), *records("separable", "dead_gradients", dead)],
+        _claims(test, sorted({run.config.noise for run in runs if run.config.noise >= 0.1})),
+        [*by_noise, choices_table(title, runs, _chosen)],
+        figures,
+        headline(test, VARIANTS[0].name, 0.0, tuple(STRENGTHS), f"On clean data ({VARIANTS[0].model} model)"),
+        by_noise[:1],
+    )
 
 
-EXPERIMENT = Experiment(
+def _claims(test: Outcomes, heavy: Sequence[float]) -> list[Claim]:
+    linear, network = (Variant(model, DAMAGES[0]).name for model in MODELS)
+    says = "On clean, separable data the negative update beats the positive one"
+    compared = test.compare(linear, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP")
+    found = [Claim(says, "linear model", [compared], "Hazan et al., 2010")]
+    says = "On clean, separable data the negative update does well: it is less than 0.01 behind the positive one"
+    compared = test.compare(network, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP + 0.01")
+    compared = replace(compared, differences=tuple(each + 0.01 for each in compared.differences))
+    found.append(Claim(says, "network", [compared]))
+    says = "With a tenth or more of the samples damaged, the negative update does worse than the positive one"
+    for variant in VARIANTS:
+        shown = [
+            test.compare(variant.name, noise, "pos-AP", "neg-AP", f"pos-AP − neg-AP at {percent(noise)}")
+            for noise in heavy
+        ]
+        found.append(Claim(says, variant.name, shown))
+    return found
+
+
+EXPERIMENT = Experiment[Options, None, Config, Result](
     name="separable",
     title="Nearly separable data: the negative update's case",
     about=(
-        "200 points of N(0, I) in ten dimensions that a linear score separates with a margin, about a fifth of them "
-        "positive. A growing share is damaged: training and validation labels flipped, or the points nearest to the "
-        "boundary labelled by the toss of a coin, in the test set too. A linear model and a network with 32 hidden "
-        "units, 300 full-batch iterations."
+        "200 points of N(0, I) in ten dimensions. A linear score separates positives from negatives with a margin; "
+        "about a fifth are positive. A growing share of the points is damaged, in one of two ways. Flipped: training "
+        "and validation labels are flipped. Overlapping: the points nearest to the boundary are labelled by the toss "
+        "of a coin, in the test set too. A linear model and a network with 32 hidden units train for 300 full-batch "
+        "iterations."
     ),
     version=1,
     presets=("quick", "paper"),
+    options=Options,
+    config=Config,
+    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

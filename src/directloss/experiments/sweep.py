@@ -5,20 +5,36 @@ so that choosing, with or without early stopping, needs no second training.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from ..tasks.average_precision import AveragePrecision
+from .harness.progress import Progress, no_progress
 from .methods import METHODS
 from .networks import Networks
 from .trainers import passes, train
 
-__all__ = ["Choice", "Setting", "average_precisions", "checkpoints", "choose", "grid", "losses", "sweep"]
+__all__ = [
+    "Choice",
+    "Curve",
+    "Curves",
+    "Setting",
+    "average_precisions",
+    "checkpoints",
+    "choose",
+    "grid",
+    "losses",
+    "sweep",
+]
 
 CHECKPOINTS = 20
+
+Curve = tuple[tuple[float, ...], ...]
+"""AP on a set of data: by checkpoint, and there by setting."""
 
 
 class Setting(NamedTuple):
@@ -27,6 +43,30 @@ class Setting(NamedTuple):
     strength: float
     learning_rate: float
     weight_decay: float
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The result of a sweep. A study that has more sets of data adds a `Curve` for each."""
+
+    iterations: tuple[int, ...]
+    """Of the checkpoints."""
+    train: Curve
+    test: Curve
+    dead: tuple[float, ...]
+    """By setting: the share of iterations whose gradient was zero at every score."""
+
+    def only(self, places: Sequence[int]) -> Self:
+        """The same with the settings in these places only."""
+        curves = {
+            name: tuple(tuple(row[k] for k in places) for row in values)
+            for name, values in vars(self).items()
+            if name not in ("iterations", "dead")
+        }
+        return replace(self, dead=tuple(self.dead[k] for k in places), **curves)
+
+
+CurvesT = TypeVar("CurvesT", bound=Curves)
 
 
 def grid(
@@ -53,6 +93,7 @@ def checkpoints(iterations: int) -> list[int]:
 
 
 def sweep(
+    result: type[CurvesT],
     method: str,
     settings: Sequence[Setting],
     networks: Networks,
@@ -63,15 +104,17 @@ def sweep(
     averaging: float = 0.0,
     batch: int | None = None,
     generator: torch.Generator | None = None,
-    after: Callable[[float], object] = lambda share: None,
-) -> dict[str, Any]:
-    """Train on sets["train"], one network a setting; return AP of every set by checkpoint and setting, and more.
+    progress: Progress = no_progress,
+) -> CurvesT:
+    """Train on sets["train"], one network a setting; return AP of every set by checkpoint and setting.
+
+    The names of the sets are those of the curves in `result`.
 
     With `averaging`, AP is that of the running mean of the weights, in which an iteration counts so much less than the
     next one; training itself goes on as without.
     """
     moments = checkpoints(iterations)
-    curves: dict[str, Any] = {"iterations": [], **{name: [] for name in sets}}
+    curves: dict[str, list[tuple[float, ...]]] = {name: [] for name in sets}
 
     weights = networks.weights.detach()
     mean, count = torch.zeros_like(weights), 0.0
@@ -83,39 +126,31 @@ def sweep(
         if iteration in moments:
             now = weights.clone()
             weights.copy_(mean / count)
-            curves["iterations"].append(iteration)
             scores: dict[int, Tensor] = {}  # sets may share inputs
             for name, (inputs, target) in sets.items():
                 if id(inputs) not in scores:
                     with torch.no_grad():
                         scores[id(inputs)] = networks(inputs)
-                curves[name].append(average_precisions(scores[id(inputs)], target))
+                curves[name].append(tuple(average_precisions(scores[id(inputs)], target)))
             weights.copy_(now)
-        after(iteration / iterations)
+        progress(iteration / iterations)
 
     checkpoint(0)
     dead = train(
         networks, losses(method, settings), *sets["train"],
         learning_rates=torch.tensor([setting.learning_rate for setting in settings]),
         weight_decays=torch.tensor([setting.weight_decay for setting in settings]),
-        iterations=iterations, optimizer=optimizer, after=checkpoint,
+        iterations=iterations, optimizer=optimizer, callback=checkpoint,
         batches=passes(len(sets["train"][1]), batch, generator),
     )  # fmt: skip
-    return {**curves, "dead": [round(share, 6) for share in dead.tolist()]}
+    found = {name: tuple(curve) for name, curve in curves.items()}
+    return result(iterations=tuple(moments), dead=tuple(round(share, 6) for share in dead.tolist()), **found)
 
 
 def losses(method: str, settings: Sequence[Setting]) -> Callable[[Tensor, Tensor], Tensor]:
     """The method's loss of scores (settings, items), each row with the strength of its setting."""
-    loss = METHODS[method].loss
-    strengths = sorted({setting.strength for setting in settings})
-    rows = [[k for k, setting in enumerate(settings) if setting.strength == strength] for strength in strengths]
-    back = torch.tensor([k for row in rows for k in row]).argsort()
-
-    def of(scores: Tensor, target: Tensor) -> Tensor:
-        parts = [loss(scores[row], target, strength) for row, strength in zip(rows, strengths, strict=True)]
-        return torch.cat(parts)[back]
-
-    return of
+    strengths = torch.tensor([setting.strength for setting in settings], dtype=torch.float64)
+    return lambda scores, target: METHODS[method].loss(scores, target, strengths)
 
 
 def average_precisions(scores: Tensor, target: Tensor) -> list[float]:
@@ -131,15 +166,14 @@ class Choice(NamedTuple):
     checkpoint: int
     settings: tuple[int, ...]
 
-    def value(self, result: dict[str, Any], measure: str) -> float:
+    def value(self, curve: Curve) -> float:
         """The mean over the settings that tie: none of them has a claim to be the one."""
-        return fmean(result[measure][self.checkpoint][setting] for setting in self.settings)
+        return fmean(curve[self.checkpoint][setting] for setting in self.settings)
 
 
-def choose(result: dict[str, Any], by: str, early_stopping: bool = False) -> Choice:
-    """The highest AP on the set `by`: at the end, or at the first checkpoint that reaches the highest of all."""
-    curves = result[by]
-    checkpoints = range(len(curves)) if early_stopping else (len(curves) - 1,)
-    checkpoint = max(checkpoints, key=lambda k: max(curves[k]))
-    best = max(curves[checkpoint])
-    return Choice(checkpoint, tuple(k for k, value in enumerate(curves[checkpoint]) if value == best))
+def choose(curve: Curve, early_stopping: bool = False) -> Choice:
+    """The highest AP on a set: at the end, or at the first checkpoint that reaches the highest of all."""
+    checkpoints = range(len(curve)) if early_stopping else (len(curve) - 1,)
+    checkpoint = max(checkpoints, key=lambda k: max(curve[k]))
+    best = max(curve[checkpoint])
+    return Choice(checkpoint, tuple(k for k, value in enumerate(curve[checkpoint]) if value == best))

@@ -1,6 +1,7 @@
-"""Plain training loops: for networks side by side, and for one that is fine-tuned with all data as one batch."""
+"""Two plain training loops: for networks side by side, and for fine-tuning one network with all data as one batch."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -8,10 +9,19 @@ from torch import Tensor, nn
 from ..training import accumulate
 from .networks import Networks
 
-__all__ = ["OPTIMIZERS", "fine_tune", "passes", "train"]
+__all__ = ["OPTIMIZERS", "Callback", "fine_tune", "passes", "train"]
+
+
+class Callback(Protocol):
+    """Called after every iteration, with the number of finished ones."""
+
+    def __call__(self, iteration: int, /) -> object:
+        """Take note of a finished iteration."""
+        ...
+
 
 Step = Callable[[Tensor, Tensor], Tensor]
-"""Gradient and weight decay to the move that the step size scales; without a graph."""
+"""From gradient and weight decay to the direction of a step; without a graph."""
 
 
 def train(
@@ -25,16 +35,16 @@ def train(
     iterations: int,
     optimizer: str = "adamw",
     batches: Iterator[Tensor | None] | None = None,
-    after: Callable[[int], object] = lambda iteration: None,
+    callback: Callback = lambda iteration: None,
 ) -> Tensor:
     """Train every network with its own step size and weight decay; the whole set is one batch by default.
 
-    `batches` says which items an iteration sees, None: all of them; see `passes` and `with_positives`. The loss maps
-    scores (networks, items) and target (items,) to one value a network. Calls `after` with the number of finished
-    iterations. Returns for every network the share of iterations whose gradient was dead: zero at every score. A
-    network whose scores are no longer finite stays as it is. Optimizers: "adamw"; or "momentum", which is gradient
-    descent with momentum 0.9 where step sizes count in lengths of a network's first gradient, so that one grid of
-    them serves losses of any scale.
+    `batches` gives the items of each iteration, None: all of them; see `passes` and `with_positives`. The loss maps
+    scores (networks, items) and target (items,) to one value for each network. Calls `callback` with the number of
+    finished iterations. Returns for each network the share of iterations whose gradient was dead: zero at every score.
+    A network whose scores are no longer finite stays as it is. Optimizers: "adamw"; or "momentum", gradient descent
+    with momentum 0.9 on gradients divided by the length of the network's first gradient, so that one grid of step
+    sizes serves losses of any scale.
     """
     weights = networks.weights
     rate, decay = learning_rates.unsqueeze(1), weight_decays.unsqueeze(1)
@@ -53,7 +63,7 @@ def train(
         with torch.no_grad():
             move = step(gradient, decay)
             weights.sub_((rate * move).where(finite, 0.0))
-        after(iteration)
+        callback(iteration)
     return dead / max(iterations, 1)
 
 
@@ -87,7 +97,7 @@ OPTIMIZERS: dict[str, Callable[[Tensor], Step]] = {"adamw": _adamw, "momentum": 
 
 
 def passes(items: int, batch: int | None, generator: torch.Generator | None) -> Iterator[Tensor | None]:
-    """Without end: the whole set as None, or pass after pass in random order, in batches; a rest is left out."""
+    """Batches without end: None for the whole set, or random ones, pass after pass; the rest of a pass is left out."""
     while batch is None or batch >= items:
         yield None
     while True:
@@ -105,13 +115,14 @@ def fine_tune(
     learning_rate: float,
     weight_decay: float,
     iterations: int,
-    after: Callable[[int], object] = lambda iteration: None,
+    callback: Callback = lambda iteration: None,
 ) -> float:
-    """Train a network as the paper does: momentum 0.9, ten times the step size for the head, all chunks as one batch.
+    """Train a network as the paper does: momentum 0.9, ten times the step size for the head, all chunks one batch.
 
-    `chunks` gets the number of an iteration and returns what gives its chunks, alike each time. Parameters that want no
-    gradient stay. Calls `after` with the number of finished iterations. Returns the share of iterations whose gradient
-    was dead. Ends where scores are no longer finite.
+    `chunks` is called with the number of an iteration. It returns a function that gives the chunks of that iteration,
+    the same at each call. Parameters that need no gradient stay as they are. Calls `callback` with the number of
+    finished iterations. Ends early if scores are no longer finite. Returns the share of iterations whose gradient was
+    dead: zero at every score.
     """
     top = set(head.parameters())
     body = [weight for weight in network.parameters() if weight.requires_grad and weight not in top]
@@ -133,5 +144,5 @@ def fine_tune(
             return dead / iterations
         dead += not at_scores.any()
         optimizer.step()
-        after(iteration)
+        callback(iteration)
     return dead / max(iterations, 1)

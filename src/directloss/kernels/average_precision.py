@@ -702,10 +702,10 @@ def average_precision_contrast(
     exact: NDArray[np.float64] | None,  # [B, N] the scores, or None where float32 holds them
     away: int,  # AUGMENTED or TRUTH
     toward: int,  # AUGMENTED, TRUTH or NOTHING
-    row: NDArray[np.float64],  # [3, B] of every list the weight of away, that of toward, and the scale
+    numbers: NDArray[np.float64],  # [6, B] of every list the weight of away, that of toward, and the scale; then zeros,
+    # which become F(away) − F(toward) and both losses
     down: bool | None,  # None where no weight is below 0, which spares the compilation of `_augment_down`
     gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
-    found: NDArray[np.float64],  # [3, B] zeros; gets F(away) − F(toward) and both losses
     counted: NDArray[np.bool_],  # [B] written: whether the list has a pair
     floats: NDArray[np.float64],  # [3, N] scratch
     integers: NDArray[np.int32],  # [4, N + 1] scratch
@@ -740,9 +740,9 @@ def average_precision_contrast(
         low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
         counts[:] = 0
         steps[:] = 0
-        found[1, k] = _add_output(a, b, away, row[0, k], down, 1, tied, low, scratch, counts, steps)
+        numbers[4, k] = _add_output(a, b, away, numbers[0, k], down, 1, tied, low, scratch, counts, steps)
         if toward != NOTHING:
-            found[2, k] = _add_output(a, b, toward, row[1, k], down, -1, tied, low, scratch, counts, steps)
+            numbers[5, k] = _add_output(a, b, toward, numbers[1, k], down, -1, tied, low, scratch, counts, steps)
         count = np.int32(0)
         for j in range(M):
             count += steps[j]
@@ -750,14 +750,14 @@ def average_precision_contrast(
         share = 1.0 / (float(P) * M)
         if toward != NOTHING:
             score = _dot(a, a[0], counts) + _dot(b, a[0], steps)  # counts sum to zero: a shift changes nothing
-            found[0, k] = share * score
+            numbers[3, k] = share * score
         if tied:
             _average_ties(a, counts)
             _average_ties(b, steps)
         else:
             a[:] = counts
             b[:] = steps[:M]
-        factor = row[2, k] * share
+        factor = numbers[2, k] * share
         i = j = 0
         for m in range(n):
             negative = (ranked[m] >> INDEX_BITS) & 1

@@ -1,26 +1,24 @@
 """Action classification on PASCAL VOC2012 (the paper's Table 1): AP of ten actions after training on flipped labels."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..data.label_noise import flip_labels
 from ..data.voc import ACTIONS, read_actions
-from ..harness.cache import open_kept
-from ..harness.experiment import Experiment, Options
+from ..harness.experiment import Experiment
+from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..networks import Heads
 from ..sweep import Setting, grid, sweep
-from ..vision.backbones import BACKBONES, find_weights, load_weights
-from .features import compute, keep_labels, keep_weights, kept_labels, kept_weights
+from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
+from .config import TRAINED, ActionsOptions, Config, Result, Source
+from .features import CACHE, cache_labels, compute, read_labels
 from .fine_tuning import tune
 from .summary import COSTLY, PAPER, summarise
 
-__all__ = ["EXPERIMENT", "TRAINED", "Config", "Source", "configs", "prepare", "run"]
+__all__ = ["EXPERIMENT", "configs", "prepare", "run"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.1, 1.0, 10.0, 100.0),
@@ -29,76 +27,37 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "neg-AP": (0.001, 0.01, 0.1, 1.0),
     "central-AP": (0.1, 1.0, 10.0, 100.0),
 }
-TRAINED = {"head": "pooled", "top": "trunk", "all": "crops"}
-"""What trains, and what is therefore kept of every box."""
 HEADS = {"linear": (256, 1), "averaged linear": (256, 1), "mlp": (128, 16, 1)}
-"""Widths of a head: so many components of the features, hidden units, one score."""
+"""Widths of the layers of a head: components of the features, hidden units, one score."""
 AVERAGING = 0.97
-"""How much an iteration counts of the next one, in the weights of an averaged head."""
+"""In the mean weights of an averaged head, each iteration counts this much of the next one."""
 COMPONENTS = max(widths[0] for widths in HEADS.values())
 
 
-@dataclass(frozen=True)
-class Source:
-    """Data and weights: keys of what the cache holds."""
-
-    backbone: str
-    train: str
-    features: str
-    labels: str
-    weights: str
-
-
-@dataclass(frozen=True)
-class Config:
-    """One method on one action at one noise rate from one seed, with all its settings."""
-
-    method: str
-    seed: int
-    noise: float
-    action: str
-    head: str
-    source: Source | None
-    items: int | None
-    """At most so many boxes in each third, half of them positive; none: all."""
-    iterations: int
-    settings: tuple[Setting, ...]
-
-    @property
-    def label(self) -> str:
-        """What a progress bar shows."""
-        return f"{ACTIONS[self.action]}, {self.method}, {self.noise:.0%} flipped, {self.head} head, seed {self.seed}"
-
-
-def prepare(
-    options: Options, say: Callable[[str], Callable[[float], object]] = lambda text: lambda share: None
-) -> tuple[Source, list[str]]:
-    """Read the devkit, fetch weights if none are given, compute features that are not kept yet.
-
-    `say` gets what is being done and returns what hears the finished share. Returns also what a person should know.
-    """
+def prepare(options: ActionsOptions, jobs: int = 0, steps: Steps = no_steps) -> tuple[Source, list[str]]:
+    """Read the devkit, fetch weights if none are given, compute features that are not in the cache."""
     train, backbone = options.train, options.backbone
     if train not in TRAINED:
         raise ValueError(f"--train {train!r} is unknown. What can train: {', '.join(TRAINED)}.")
-    weights = find_weights(backbone, options.weights, say)
+    root = options.devkit()
+    weights = find_weights(backbone, options.weights, steps)
     missing = load_weights(BACKBONES[backbone](), weights)
     notes = (
         [f"{weights.name} lacks {', '.join(missing)}: these start at random."] if missing and train != "head" else []
     )
-    actions = read_actions(options.root)
-    provenance = actions.provenance(say("reading images"))
+    actions = read_actions(root)
+    provenance = actions.provenance(steps("reading images"))
     kind = TRAINED[train]
-    features = compute(actions, kind, backbone, weights, provenance, say(f"{kind} of {len(actions)} boxes"))
-    return Source(backbone, train, features, keep_labels(actions), keep_weights(weights)), notes
+    features = compute(actions, kind, backbone, weights, provenance, steps(f"{kind} of {len(actions)} boxes"))
+    return Source(backbone, train, features, cache_labels(actions), cache_weights(CACHE, weights)), notes
 
 
-def configs(preset: str, seeds: int | None, source: dict[str, str] | None = None) -> list[Config]:
-    """The configurations on one source; without one, to count them."""
-    given = Source(**source) if source else None
-    if given and given.train != "head":
-        return _fine_tuned(preset, seeds, given)
-    everything = given is None or given.backbone == "squeezenet" or preset == "quick"  # else what the paper has
-    if preset == "paper":
+def configs(options: ActionsOptions, source: Source | None = None) -> list[Config]:
+    """The configurations of the options on a source. Without a source they can only be counted."""
+    if options.train != "head":
+        return _fine_tuned(options, source)
+    everything = options.backbone == "squeezenet" or options.preset == "quick"  # else the methods of the paper
+    if options.preset == "paper":
         actions, levels, decays = tuple(ACTIONS), (0.0, 0.1, 0.2, 0.3, 0.4), (0.0, 0.1, 1.0)
         heads = tuple(HEADS) if everything else ("linear",)
     else:
@@ -108,20 +67,19 @@ def configs(preset: str, seeds: int | None, source: dict[str, str] | None = None
     costly = {COSTLY: grid(COSTLY, (0.1, 1.0, 10.0), rates[1:], (0.1,))}
     few = {method: grids[method] for method in PAPER}
     found = []
-    for seed, action, head, noise in product(range(seeds or 3), actions, heads, levels):
-        if head == "mlp":  # four times the time of a linear head
+    for seed, action, head, noise in product(range(options.seeds or 3), actions, heads, levels):
+        if head == "mlp":  # takes four times as long as a linear head
             chosen = few if noise in levels[::2] else {}
         else:
             chosen = grids | (costly if head == "linear" and noise in levels[::2] else {}) if everything else few
-        found += [
-            Config(method, seed, noise, action, head, given, None, 300, settings) for method, settings in chosen.items()
-        ]
+        for method, settings in chosen.items():
+            found.append(Config(method, seed, noise, action, head, source, None, 300, settings))
     return found
 
 
-def _fine_tuned(preset: str, seeds: int | None, source: Source) -> list[Config]:
-    """The paper preset is what the paper did, and takes days without a GPU; the quick one shows that it works."""
-    if preset == "paper":
+def _fine_tuned(options: ActionsOptions, source: Source | None) -> list[Config]:
+    """With fine-tuning. The paper preset does what the paper did: days without a GPU. The quick one is a trial."""
+    if options.preset == "paper":
         actions, levels, rates = tuple(ACTIONS), (0.0, 0.1, 0.2, 0.3, 0.4), (0.0001, 0.001)
         items, iterations = None, 300
     else:
@@ -130,48 +88,48 @@ def _fine_tuned(preset: str, seeds: int | None, source: Source) -> list[Config]:
     settings = tuple(Setting(1.0, rate, 1e-4) for rate in rates)
     return [
         Config(method, seed, noise, action, "linear", source, items, iterations, settings)
-        for seed in range(seeds or 1)
+        for seed in range(options.seeds or 1)
         for action in actions
         for noise in levels
         for method in PAPER
     ]
 
 
-def run(config: Config, after: Callable[[float], object] = lambda share: None) -> dict[str, Any]:
-    """Noise strikes the training labels; validation is there clean, and flipped as much as training; test is clean."""
+def run(config: Config, progress: Progress = no_progress) -> Result:
+    """Train on flipped labels. Validation labels are used clean and flipped at the same rate; test labels are clean."""
     if config.source is None:
         raise ValueError("Name the data: directloss reproduce actions --root DEVKIT --weights FILE.")
-    labels = kept_labels(config.source.labels, config.action)
+    labels = read_labels(config.source.labels, config.action)
     thirds, generator = _thirds(config, labels)
     does = labels == 1
     noisy = {name: flip_labels(does[thirds[name]], config.noise, generator) for name in ("train", "validation")}
     targets = {
         "train": (thirds["train"], noisy["train"]),
         "validation": (thirds["validation"], does[thirds["validation"]]),
-        "noisy validation": (thirds["validation"], noisy["validation"]),
+        "noisy_validation": (thirds["validation"], noisy["validation"]),
         "test": (thirds["test"], does[thirds["test"]]),
     }
     if config.source.train != "head":
-        backbone = kept_weights(config.source.backbone, config.source.weights, config.seed)
-        kept = open_kept(config.source.features)
+        backbone = cached_backbone(CACHE, config.source.backbone, config.source.weights, config.seed)
+        rows = CACHE.array(config.source.features)
         whole = config.source.train == "all"
         return tune(
-            config.method, config.settings, backbone, kept, whole, targets, config.iterations, config.seed, after
+            config.method, config.settings, backbone, rows, whole, targets, config.iterations, config.seed, progress
         )
     inputs = _components(config.source.features, tuple(thirds["train"].tolist()))
     wanted, *others = HEADS[config.head]
     parts = {name: inputs[places, :wanted] for name, places in thirds.items()}
-    sets = {name: (parts[name.removeprefix("noisy ")], target) for name, (_, target) in targets.items()}
+    sets = {name: (parts[name.removeprefix("noisy_")], target) for name, (_, target) in targets.items()}
     widths = min(wanted, inputs.shape[1]), *others
     heads = Heads(len(config.settings), widths, "small", torch.Generator().manual_seed(config.seed))
     return sweep(
-        config.method, config.settings, heads, sets, iterations=config.iterations, optimizer="momentum",
-        averaging=AVERAGING if config.head.startswith("averaged") else 0.0, after=after,
+        Result, config.method, config.settings, heads, sets, iterations=config.iterations, optimizer="momentum",
+        averaging=AVERAGING if config.head.startswith("averaged") else 0.0, progress=progress,
     )  # fmt: skip
 
 
 def _thirds(config: Config, labels: Tensor) -> tuple[dict[str, Tensor], torch.Generator]:
-    """The boxes that the action's lists name, shuffled and cut into three; and what draws the noise."""
+    """The listed boxes of the action, shuffled and cut into three parts; and the generator of the noise."""
     listed = labels.nonzero().squeeze(1)
     generator = torch.Generator().manual_seed(1000 * list(ACTIONS).index(config.action) + config.seed)
     order = listed[torch.randperm(len(listed), generator=generator)]
@@ -186,19 +144,19 @@ def _thirds(config: Config, labels: Tensor) -> tuple[dict[str, Tensor], torch.Ge
 
 @lru_cache(maxsize=2)
 def _components(features: str, train: tuple[int, ...]) -> Tensor:
-    """Features of all boxes, mean of both mirror images, in the coordinates in which the training set varies most.
+    """Features of all boxes in the coordinates in which the training set varies most; the mean of both mirror images.
 
-    Gradient descent does not mind a rotation, so this leaves a linear head as it is but for the directions of least
-    variance, which are cut off, and makes it several times faster. Nothing is learned here from validation or test.
+    Gradient descent on a linear head is the same in rotated coordinates. So only the directions of least variance are
+    lost, and training is several times faster. Nothing is learned here from validation or test boxes.
     """
-    rows = torch.from_numpy(open_kept(features)[:].astype("float32")).mean(1)
+    rows = torch.from_numpy(CACHE.array(features)[:].astype("float32")).mean(1)
     rows /= rows.norm(dim=1, keepdim=True).clamp_min(1e-6)
     rows -= rows[list(train)].mean(0)
     known = rows[list(train)]
     values, vectors = torch.linalg.eigh(known @ known.T)
     values, vectors = values.flip(0)[:COMPONENTS].clamp_min(1e-9), vectors.flip(1)[:, :COMPONENTS]
     found = rows @ (known.T @ (vectors / values.sqrt()))
-    return found / (values.sum() / found[list(train)].numel()).sqrt()  # of order one, all coordinates alike
+    return found / (values.sum() / found[list(train)].numel()).sqrt()  # one scale for all coordinates
 
 
 EXPERIMENT = Experiment(
@@ -211,9 +169,11 @@ EXPERIMENT = Experiment(
     ),
     version=1,
     presets=("quick", "paper"),
+    options=ActionsOptions,
+    config=Config,
+    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,
     prepare=prepare,
-    options=lambda source: f"--backbone {source['backbone']} --train {source['train']}",
 )

@@ -1,24 +1,23 @@
-"""What a backbone makes of the boxes of people: float16 (crops: bytes), one row a box, as it is and mirrored."""
+"""Features of the boxes of people, in the cache: for each box one row as it is and one mirrored, float16 or bytes."""
 
 import hashlib
-import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.voc import Actions, DevkitError, read_image
-from ..harness.cache import keep, key_of, location
-from ..harness.files import cache_folder, write_whole
+from ..data.voc import Actions, DevkitError
+from ..harness.cache import Cache, key_of
+from ..harness.progress import Progress, no_progress
 from ..vision.backbones import BACKBONES, Backbone, load_weights
 from ..vision.crops import CONTEXT, SIZE, crop, normalised
+from ..vision.images import read_image
 
-__all__ = ["compute", "keep_labels", "keep_weights", "kept_labels", "kept_weights"]
+__all__ = ["CACHE", "cache_labels", "compute", "read_labels"]
 
-VERSION = 1  # raise it when the same key would give other values
+CACHE = Cache("directloss reproduce actions --root DIR")
+VERSION = 1  # see `key_of`
 CHUNK = 64  # boxes
 
 
@@ -28,23 +27,23 @@ def compute(
     backbone: str,
     weights: Path,
     provenance: str,
-    after: Callable[[float], object] = lambda share: None,
+    progress: Progress = no_progress,
 ) -> str:
-    """Compute what is not there yet; return its key.
+    """Compute the features of all boxes, unless they are in the cache; return their key.
 
     Kinds: "pooled" features for a head, the maps of the "trunk", or the "crops" themselves.
     """
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     made_by = {} if kind == "crops" else {"backbone": backbone, "weights": digest}
     key = key_of(kind=kind, data=provenance, size=SIZE, context=CONTEXT, version=VERSION, **made_by)
-    if not location(key).exists():
+    if not CACHE.array_path(key).exists():
         network = BACKBONES[backbone]().eval()
         load_weights(network, weights)
         first = _through(_crops(actions, 0, 1), kind, network).numpy()
         ends = [*range(CHUNK, len(actions), CHUNK), len(actions)]
         shape = len(actions), *first.shape[1:]
         load, make = partial(_crops, actions), partial(_through, kind=kind, network=network)
-        keep(key, shape, first.dtype, ends, load, make, after)
+        CACHE.compute_array(key, shape, first.dtype, ends, load, make, progress)
     return key
 
 
@@ -69,41 +68,19 @@ def _through(crops: Tensor, kind: str, network: Backbone) -> Tensor:
     if kind == "crops":
         return crops[:, 0]
     inputs = normalised(crops.flatten(0, 1))
-    parts = inputs.split(16)  # so that the maps of a part stay in the processor's cache
+    parts = inputs.split(16)  # so that the maps of a part fit into the processor's cache
     out = torch.cat([network.pooled(part) if kind == "pooled" else network.trunk(part) for part in parts])
     return out.view(len(crops), 2, *out.shape[1:]).half()
 
 
-def keep_labels(actions: Actions) -> str:
-    """Keep the labels beside the features; return their key."""
-    table = np.stack([labels.numpy() for labels in actions.labels.values()], axis=1)
-    key = hashlib.sha256(table.tobytes()).hexdigest()[:32]
-    path = cache_folder() / "labels" / f"{key}.json"
-    if not path.exists():
-        write_whole(path, json.dumps({name: labels.tolist() for name, labels in actions.labels.items()}))
+def cache_labels(actions: Actions) -> str:
+    """Write the labels into the cache; return their key."""
+    labels = {name: values.tolist() for name, values in actions.labels.items()}
+    key = key_of(kind="labels", labels=labels)
+    CACHE.write_json("labels", key, labels)
     return key
 
 
-def kept_labels(key: str, action: str) -> Tensor:
+def read_labels(key: str, action: str) -> Tensor:
     """The labels of one action under a key."""
-    path = cache_folder() / "labels" / f"{key}.json"
-    return torch.tensor(json.loads(path.read_text())[action], dtype=torch.int8)
-
-
-def keep_weights(path: Path) -> str:
-    """Keep a file of weights, for processes that know only its key."""
-    content = path.read_bytes()
-    key = hashlib.sha256(content).hexdigest()[:32] + path.suffix
-    kept = cache_folder() / "weights" / key
-    if not kept.exists():
-        write_whole(kept, content)
-    return key
-
-
-def kept_weights(backbone: str, key: str, seed: int) -> Backbone:
-    """A backbone with the weights under a key; any that are missing there are drawn from the seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = BACKBONES[backbone]()
-    load_weights(network, cache_folder() / "weights" / key)
-    return network
+    return torch.tensor(CACHE.read_json("labels", key)[action], dtype=torch.int8)

@@ -1,7 +1,7 @@
-"""Train the upper part of a backbone, or all of it, with one setting after the other.
+"""Train the top of a backbone, or all of it, with one setting after the other.
 
-Every iteration sees the whole training set as one batch, each box mirrored or not by chance; memory does not grow with
-the set.
+Every iteration uses the whole training set as one batch. Each box is mirrored at random. Memory does not grow with the
+set.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..methods import METHODS
-from ..sweep import Setting, average_precisions, checkpoints
-from ..trainers import fine_tune
+from ..harness.progress import Progress
+from ..sweep import Setting, average_precisions, checkpoints, losses
+from ..trainers import Callback, fine_tune
 from ..vision.backbones import Backbone
 from ..vision.crops import normalised
+from .config import Result
 
 __all__ = ["Scorer", "tune"]
 
@@ -23,7 +24,7 @@ CHUNK = 16  # boxes that go through the network at once
 
 
 class Scorer(nn.Module):
-    """A backbone with a linear head that scores normalised crops, or maps of its trunk if not the whole is trained."""
+    """A backbone with a linear head. It scores normalised crops if all of it trains, else maps of the trunk."""
 
     def __init__(self, backbone: Backbone, whole: bool) -> None:
         super().__init__()
@@ -46,71 +47,75 @@ def tune(
     method: str,
     settings: Sequence[Setting],
     backbone: Backbone,
-    kept: Any,
+    rows: Any,
     whole: bool,
     sets: dict[str, tuple[Tensor, Tensor]],
     iterations: int,
     seed: int,
-    after: Callable[[float], object],
-) -> dict[str, Any]:
-    """Train on sets["train"]; sets hold rows of `kept` and their labels. Returns what `sweep` returns."""
+    progress: Progress,
+) -> Result:
+    """Train on sets["train"]; each set is the places of its boxes in `rows`, and their labels."""
     moments = checkpoints(iterations)
     found = []
     dead = []
     for number, setting in enumerate(settings):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            one = _One(method, setting, Scorer(deepcopy(backbone), whole), kept, sets, seed)
+            one = _One(method, setting, Scorer(deepcopy(backbone), whole), rows, sets, seed)
 
             def checkpoint(iteration: int, one: _One = one, number: int = number) -> None:
                 if iteration in moments:
                     one.measure()
-                after((number + iteration / iterations) / len(settings))
+                progress((number + iteration / iterations) / len(settings))
 
             checkpoint(0)
             dead.append(round(one.train(iterations, checkpoint), 6))
         found.append(one.curves)
     curves = {
-        name: [[curve[name][k] if k < len(curve[name]) else 0.0 for curve in found] for k in range(len(moments))]
+        name: tuple(
+            tuple(curve[name][k] if k < len(curve[name]) else 0.0 for curve in found) for k in range(len(moments))
+        )
         for name in sets
     }
-    return {"iterations": moments, **curves, "dead": dead}
+    return Result(iterations=tuple(moments), dead=tuple(dead), **curves)
 
 
 class _One:
-    """One setting: its network and how its AP went."""
+    """One setting: its network, and its AP at the checkpoints so far."""
 
     def __init__(
         self,
         method: str,
         setting: Setting,
         network: Scorer,
-        kept: Any,
+        rows: Any,
         sets: dict[str, tuple[Tensor, Tensor]],
         seed: int,
     ) -> None:
-        self.method, self.setting, self.network, self.kept, self.sets = method, setting, network, kept, sets
+        self.method, self.setting, self.network, self.rows, self.sets = method, setting, network, rows, sets
         self.draw = torch.Generator().manual_seed(seed)
         self.curves: dict[str, list[float]] = {name: [] for name in sets}
 
-    def train(self, iterations: int, after: Callable[[int], object]) -> float:
+    def train(self, iterations: int, callback: Callback) -> float:
         places, target = self.sets["train"]
 
         def chunks(iteration: int) -> Callable[[], Iterable[Tensor]]:
             mirrored = torch.rand(len(places), generator=self.draw) < 0.5
             return lambda: self._chunks(places, mirrored)
 
+        of = losses(self.method, [self.setting])
+
         def loss(scores: Tensor) -> Tensor:
-            return METHODS[self.method].loss(scores.unsqueeze(0), target, self.setting.strength).squeeze(0)
+            return of(scores.unsqueeze(0), target).squeeze(0)
 
         return fine_tune(
             self.network, self.network.head, chunks, loss,
             learning_rate=self.setting.learning_rate, weight_decay=self.setting.weight_decay,
-            iterations=iterations, after=after,
+            iterations=iterations, callback=callback,
         )  # fmt: skip
 
     def measure(self) -> None:
-        """AP of all sets, boxes as they are."""
+        """Measure AP on all sets; boxes are not mirrored."""
         self.network.eval()
         scores: dict[int, Tensor] = {}  # sets may share boxes
         for name, (places, target) in self.sets.items():
@@ -123,8 +128,8 @@ class _One:
     def _chunks(self, places: Tensor, mirrored: Tensor) -> Iterator[Tensor]:
         for these, flips in zip(places.split(CHUNK), mirrored.split(CHUNK), strict=True):
             if self.network.whole:
-                crops = torch.stack([torch.from_numpy(self.kept[k].copy()) for k in these.tolist()])
+                crops = torch.stack([torch.from_numpy(self.rows[k].copy()) for k in these.tolist()])
                 yield normalised(torch.where(flips.view(-1, 1, 1, 1), crops.flip(-1), crops))
             else:
-                rows = [self.kept[k, int(flip)] for k, flip in zip(these.tolist(), flips.tolist(), strict=True)]
+                rows = [self.rows[k, int(flip)] for k, flip in zip(these.tolist(), flips.tolist(), strict=True)]
                 yield torch.stack([torch.from_numpy(row.astype("float32")) for row in rows])

@@ -1,34 +1,21 @@
 """What runs on VOC2012 actions say: the paper's Table 1 beside ours, by rule of choosing, class by class."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import comb
 from statistics import fmean
-from typing import Any
+from typing import NamedTuple
 
 from ..data.voc import ACTIONS
-from ..harness.experiment import Claim, Comparison, Figure, Record, Run, Summary, Table
-from ..methods import METHODS
-from ..report.figures import Series, bars, lines, noise_lines, series
-from ..report.summary import (
-    USUAL,
-    USUAL_NOTE,
-    Outcomes,
-    cell,
-    choices_table,
-    claim,
-    compare,
-    compare_whole,
-    means_over,
-    noise_table,
-    of_class,
-    records,
-    records_by_class,
-    restricted,
-    told_apart,
-    with_usual,
-)
-from ..sweep import Choice, choose
+from ..harness.experiment import Claim, Comparison, Figure, Record, Summary, Table
+from ..methods import METHODS, PLAIN, PLAIN_NOTE
+from ..report.figures import Series, bars, lines, noise_lines, series, slug
+from ..report.outcomes import Outcomes, Unit, records
+from ..report.summary import choices_table, noise_table, records_by_class, restricted, told_apart, with_plain
+from ..report.takeaway import headline
+from ..report.words import cell, percent, signed
+from ..sweep import Choice, Curve, choose
+from .config import Result, Run, Source
 
 __all__ = ["COSTLY", "PAPER", "RULES", "expected_best", "summarise"]
 
@@ -42,44 +29,73 @@ PAPER: dict[str, dict[float, float]] = {
 }
 """Mean AP of ten classes in the paper's Table 1, by method and share of flipped training labels."""
 
-RULES: dict[str, tuple[str, bool, float]] = {  # the set that chooses, whether it also stops, the largest weight decay
-    "the paper's protocol": ("validation", False, 0.1),
-    "stopped early, clean validation": ("validation", True, 1.0),
-    "stopped early, noisy validation": ("noisy validation", True, 1.0),
-    "to the end, noisy validation": ("noisy validation", False, 1.0),
-}
+
+class Rule(NamedTuple):
+    """How a setting is chosen: on which set, whether that set also says when to stop, and among which settings."""
+
+    name: str
+    chosen_on: str
+    early_stopping: bool
+    largest_decay: float
+
+    def curve(self, result: Result) -> Curve:
+        """AP on the set that chooses."""
+        return result.validation if self.chosen_on == "validation" else result.noisy_validation
+
+    def apply(self, run: Run) -> tuple[Run, Choice]:
+        """The run with the settings that the rule allows, and what it chooses among them."""
+        allowed = restricted(run, lambda setting: setting.weight_decay <= self.largest_decay)
+        return allowed, choose(self.curve(allowed.result), self.early_stopping)
+
+    @property
+    def figure(self) -> str:
+        """In the names of figures."""
+        return self.name.replace("the paper's", "paper")
+
+
+PROTOCOL = Rule("the paper's protocol", "validation", False, 0.1)
+STOPPED_ON_CLEAN = Rule("stopped early, clean validation", "validation", True, 1.0)
+STOPPED_ON_NOISY = Rule("stopped early, noisy validation", "noisy validation", True, 1.0)
+RULES = (
+    PROTOCOL,
+    STOPPED_ON_CLEAN,
+    STOPPED_ON_NOISY,
+    Rule("to the end, noisy validation", "noisy validation", False, 1.0),
+)
 RULES_NOTE = (
     "The paper's protocol: 300 iterations, settings chosen on clean validation at the end, weight decay at most 0.1. "
-    "The others: all settings; stopped early means that validation also says after how many iterations; noisy "
-    "validation has as many flipped labels as training."
+    "The other rules choose among all settings. Stopped early: validation also says after how many iterations. Noisy "
+    "validation has the same share of flipped labels as training."
 )
+
+
+def _source(run: Run) -> Source:
+    if run.config.source is None:
+        raise ValueError("A run without a source: there is no such run on disk.")
+    return run.config.source
 
 
 def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """The runs by backbone, what trains, head, and, where there are several, data and weights."""
     found: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        source = run.config["source"]
-        what = f"{run.config['head']} head" if source["train"] == "head" else f"fine-tuned: {source['train']}"
-        made_from = hashlib.sha256("".join(source[key] for key in ("features", "labels", "weights")).encode())
-        found.setdefault((f"{source['backbone']}, {what}", made_from.hexdigest()[:6]), []).append(run)
+        source = _source(run)
+        what = f"{run.config.head} head" if source.train == "head" else f"fine-tuned: {source.train}"
+        made_from = hashlib.sha256((source.features + source.labels + source.weights).encode())
+        found.setdefault((f"{source.backbone}, {what}", made_from.hexdigest()[:6]), []).append(run)
     return told_apart(found)
 
 
-def _chosen(run: Run, rule: str) -> tuple[Run, Choice]:
-    """The run with the settings that a rule allows, and what it chooses among them."""
-    by, stop, decay = RULES[rule]
-    allowed = restricted(run, lambda setting: setting[2] <= decay)
-    return allowed, choose(allowed.result, by, stop)
+def _unit(run: Run) -> Unit:
+    return Unit(run.config.seed, run.config.action)
 
 
-def _outcomes(runs: Iterable[Run], variant: str, rule: str) -> Outcomes:
-    """Test AP by class and seed."""
-    found: Outcomes = {}
+def _outcomes(runs: Iterable[Run], variant: str, rule: Rule) -> Outcomes:
+    """Test AP of every class and seed."""
+    found = Outcomes()
     for run in runs:
-        allowed, choice = _chosen(run, rule)
-        key = variant, run.config["noise"], run.config["method"]
-        found.setdefault(key, {})[run.config["action"], run.config["seed"]] = choice.value(allowed.result, "test")
+        allowed, choice = rule.apply(run)
+        found.put(variant, run.config.noise, run.config.method, _unit(run), choice.value(allowed.result.test))
     return found
 
 
@@ -95,45 +111,40 @@ def expected_best(chosen_by: Sequence[float], value: Sequence[float], tries: int
     return total / comb(len(value), tries)
 
 
-Curves = dict[tuple[str, float, str], dict[Any, float]]
-"""Outcomes with something else in the place of noise."""
-
-
-def _against_budget(runs: Iterable[Run], rule: str) -> Curves:
+def _against_budget(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
     """Test AP by number of settings tried."""
-    by, stop, _ = RULES[rule]
-    found: Curves = {}
+    found: dict[int, Outcomes] = {}
     for run in runs:
-        result = _chosen(run, rule)[0].result
-        validation, test = result[by], result["test"]
-        moments = range(len(test)) if stop else (len(test) - 1,)
+        result = rule.apply(run)[0].result
+        validation, test = rule.curve(result), result.test
+        moments = range(len(test)) if rule.early_stopping else (len(test) - 1,)
         best = [max(moments, key=lambda k, s=setting: validation[k][s]) for setting in range(len(test[0]))]
         chosen_by = [validation[k][setting] for setting, k in enumerate(best)]
         values = [test[k][setting] for setting, k in enumerate(best)]
         for tries in sorted({1, 2, 4, 8, 16, 32, len(values)}):
             if tries <= len(values):
-                key = rule, float(tries), run.config["method"]
-                pair = run.config["action"], run.config["seed"]
-                found.setdefault(key, {})[pair] = expected_best(chosen_by, values, tries)
+                at = found.setdefault(tries, Outcomes())
+                value = expected_best(chosen_by, values, tries)
+                at.put(rule.name, run.config.noise, run.config.method, _unit(run), value)
     return found
 
 
-def _against_iterations(runs: Iterable[Run], rule: str) -> Curves:
+def _against_iterations(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
     """Test AP of the setting that a rule chooses, by iteration."""
-    found: Curves = {}
+    found: dict[int, Outcomes] = {}
     for run in runs:
-        allowed, choice = _chosen(run, rule)
-        for place, iteration in enumerate(run.result["iterations"]):
-            key = rule, float(iteration), run.config["method"]
-            value = Choice(place, choice.settings).value(allowed.result, "test")
-            found.setdefault(key, {})[run.config["action"], run.config["seed"]] = value
+        allowed, choice = rule.apply(run)
+        for place, iteration in enumerate(run.result.iterations):
+            at = found.setdefault(iteration, Outcomes())
+            value = Choice(place, choice.settings).value(allowed.result.test)
+            at.put(rule.name, run.config.noise, run.config.method, _unit(run), value)
     return found
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every set-up and every rule of choosing."""
-    heads = [run for run in runs if run.config["source"]["train"] == "head"]
-    tuned = _set_ups(run for run in runs if run.config["source"]["train"] != "head")
+    heads = [run for run in runs if _source(run).train == "head"]
+    tuned = _set_ups(run for run in runs if _source(run).train != "head")
     parts = [_SetUp(name, some) for name, some in _set_ups(heads).items()]
     tables = [
         *([_table_1(parts)] if parts or not tuned else []),
@@ -143,20 +154,26 @@ def summarise(runs: Sequence[Run]) -> Summary:
     found = [record for part in parts for record in part.records()]
     found += [record for name, some in tuned.items() for record in _fine_tuned_records(name, some)]
     claims = [one for part in parts for one in part.claims()]
-    return Summary(found, claims, tables, lambda: [figure for part in parts for figure in part.figures()])
+    return Summary(
+        found,
+        claims,
+        tables,
+        lambda: [figure for part in parts for figure in part.figures()],
+        parts[0].headline() if parts else "",
+        [part.noise_table(PROTOCOL) for part in parts],
+    )
 
 
 def _table_1(parts: Sequence["_SetUp"]) -> Table:
     levels = sorted(PAPER["pos-AP"])
     rows = [[f"{method}, the paper", *(f"{row[noise]:.3f}" for noise in levels)] for method, row in PAPER.items()]
     for part in parts:
-        for rule in RULES:
-            variant = f"{part.name}: {rule}"
+        for variant in part.variants.values():
             for method in part.methods:
-                cells = [cell(part.means.get((variant, noise, method), {}).values()) for noise in levels]
                 if method in PAPER:
+                    cells = [cell(part.means.values(variant, noise, method)) for noise in levels]
                     rows.append([f"{method}, {variant}", *cells])
-    header = ["mean AP of the classes", *(f"{noise:.0%}" for noise in levels)]
+    header = ["mean AP of the classes", *map(percent, levels)]
     classes = sorted({len(part.actions) for part in parts})
     note = (
         f"Share of flipped training labels; mean ± standard deviation over seeds of the mean over "
@@ -170,163 +187,183 @@ class _SetUp:
 
     def __init__(self, name: str, runs: Sequence[Run]) -> None:
         self.name = name
-        self.runs = with_usual(runs)
-        self.actions = [action for action in ACTIONS if any(run.config["action"] == action for run in runs)]
-        self.levels = sorted({run.config["noise"] for run in runs})
-        there = {run.config["method"] for run in self.runs}
-        self.methods = [method for method in dict.fromkeys((*PAPER, USUAL, *METHODS)) if method in there]
-        self.pairs: Outcomes = {}
-        for rule in RULES:
-            self.pairs |= _outcomes(self.runs, f"{name}: {rule}", rule)
-        self.means = means_over(self.actions, self.pairs)
+        self.runs = with_plain(runs)
+        self.actions = [action for action in ACTIONS if any(run.config.action == action for run in runs)]
+        self.levels = sorted({run.config.noise for run in runs})
+        there = {run.config.method for run in self.runs}
+        self.methods = [method for method in dict.fromkeys((*PAPER, PLAIN, *METHODS)) if method in there]
+        self.variants = {rule: f"{name}: {rule.name}" for rule in RULES}
+        """Their names in tables and published records."""
+        self.pairs = Outcomes()
+        """Test AP of every class and seed."""
+        for rule, variant in self.variants.items():
+            self.pairs.update(_outcomes(self.runs, variant, rule))
+        self.means = self.pairs.means_over(self.actions)
+        """The mean over classes, of every seed."""
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
         in_words = {action: ACTIONS[action] for action in self.actions}
         return records("actions", "test_ap", self.means) + records_by_class("actions", in_words, self.pairs)
 
+    def headline(self) -> str:
+        """The paper's protocol at 20 %, if that was tried, else at the highest noise."""
+        noise = 0.2 if 0.2 in self.levels else self.levels[-1]
+        where = f"With {percent(noise)} of the training labels flipped ({self.variants[PROTOCOL]})"
+        return headline(self.means, self.variants[PROTOCOL], noise, self.methods, where, pairs=self.pairs)
+
     def claims(self) -> list[Claim]:
-        """Robustness against x-ent and hinge-AP; the goal: the paper's row, and first of all from 20 % on."""
+        """Robustness against x-ent and hinge-AP, as the paper has it; and what we set as our goal."""
         found = []
         noisy = [noise for noise in self.levels if noise > 0]
-        for rule in RULES:
-            variant = f"{self.name}: {rule}"
+        for rule, variant in self.variants.items():
             for other in ("x-ent", "hinge-AP"):
-                compared = self._differences(variant, other, noisy)
-                says = f"pos-AP withstands label noise better than {other} ({variant})."
-                found.append(claim(says, compared, max(len(noisy), 1)))
+                says = f"pos-AP withstands label noise better than {other}"
+                found.append(Claim(says, variant, self._differences(rule, other, noisy)))
             heavy = [noise for noise in self.levels if noise >= 0.2]
-            compared, expected = [], 0
-            for other in self.methods:
-                if other not in ("pos-AP", USUAL):
-                    tried = [noise for noise in heavy if other != COSTLY or noise in self.levels[::2]]
-                    compared += self._differences(variant, other, tried)
-                    expected += len(tried)
-            says = f"(ours) pos-AP is ahead of every other method from 20 % on ({variant})."
-            found.append(claim(says, compared, max(expected, 1)))
-            says = f"(ours) pos-AP reaches the paper's own pos-AP at every noise level ({variant})."
             compared = []
-            if len(self.actions) == len(ACTIONS):
-                for noise, level in PAPER["pos-AP"].items():
-                    ours = self.means.get((variant, noise, "pos-AP"), {})
-                    both = {(variant, noise, "pos-AP"): ours, (variant, noise, "paper"): dict.fromkeys(ours, level)}
-                    name = f"ours − the paper's at {noise:.0%}"
-                    compared += compare(both, variant, noise, "pos-AP", "paper", name)
-            found.append(claim(says, compared, len(PAPER["pos-AP"])))
+            for other in self.methods:
+                if other not in ("pos-AP", PLAIN):
+                    tried = [noise for noise in heavy if other != COSTLY or noise in self.levels[::2]]
+                    compared += self._differences(rule, other, tried)
+            found.append(Claim("pos-AP is ahead of every other method from 20 % on", variant, compared, "ours"))
+            compared = [self._to_the_paper(variant, noise) for noise in PAPER["pos-AP"]]
+            says = "pos-AP reaches the paper's own pos-AP at every noise level"
+            found.append(Claim(says, variant, compared, "ours"))
         return found
 
-    def _differences(self, variant: str, other: str, levels: Sequence[float]) -> list[Comparison]:
+    def _differences(self, rule: Rule, other: str, levels: Sequence[float]) -> list[Comparison]:
         """Over classes and seeds, where they are complete."""
         return [
-            one for noise in levels for one in compare_whole(self.actions, self.pairs, variant, noise, "pos-AP", other)
+            self.pairs.compare(
+                self.variants[rule], noise, "pos-AP", other, f"pos-AP − {other} at {percent(noise)}", self.actions
+            )
+            for noise in levels
         ]
+
+    def _to_the_paper(self, variant: str, noise: float) -> Comparison:
+        """The mean over all ten classes beside the paper's, by seed."""
+        both = Outcomes()
+        if len(self.actions) == len(ACTIONS):
+            for unit, value in self.means.units(variant, noise, "pos-AP").items():
+                both.put(variant, noise, "ours", unit, value)
+                both.put(variant, noise, "the paper's", unit, PAPER["pos-AP"][noise])
+        return both.compare(variant, noise, "ours", "the paper's", f"ours − the paper's at {percent(noise)}")
+
+    def noise_table(self, rule: Rule) -> Table:
+        """Methods down, noise across."""
+        note = f"Mean over classes of AP on clean test boxes, ± standard deviation over seeds. {PLAIN_NOTE}"
+        title = f"Mean test AP by share of flipped training labels: {self.variants[rule]}"
+        return noise_table(title, self.means, self.variants[rule], self.methods, note)
 
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level in the paper's protocol; what was chosen."""
-        note = f"Mean over classes of AP on clean test boxes, ± standard deviation over seeds. {USUAL_NOTE}"
-        found = [
-            noise_table(
-                f"Share of flipped training labels: {self.name}: {rule}", self.means, variant, self.methods, note
-            )
-            for rule in RULES
-            for variant in [f"{self.name}: {rule}"]
-        ]
-        rule = next(iter(RULES))
-        variant = f"{self.name}: {rule}"
+        found = [self.noise_table(rule) for rule in RULES]
+        variant = self.variants[PROTOCOL]
+        by_class = {action: self.pairs.of_class(action) for action in self.actions}
         for noise in self.levels:
             rows = []
             for method in self.methods:
-                values = self.pairs.get((variant, noise, method), {})
-                cells = [cell([v for (of, _), v in values.items() if of == action]) for action in self.actions]
-                rows.append([method, *cells, cell(self.means.get((variant, noise, method), {}).values())])
+                cells = [cell(by_class[action].values(variant, noise, method)) for action in self.actions]
+                rows.append([method, *cells, cell(self.means.values(variant, noise, method))])
             header = ["method", *(ACTIONS[action] for action in self.actions), "mean"]
-            title = f"Class by class, {noise:.0%} flipped: {variant}"
+            title = f"Class by class, {percent(noise)} flipped: {variant}"
             found.append(Table(title, header, rows, "Test AP, mean ± standard deviation over seeds."))
         for other in ("x-ent", "hinge-AP"):
             rows = []
             for action in self.actions:
-                of_this = of_class(action, self.pairs)
-                cells = []
-                for noise in self.levels:
-                    (one,) = compare(of_this, variant, noise, "pos-AP", other, "") or (None,)
-                    cells.append(f"{one.mean:+.3f} ± {one.error:.3f}".replace("-", "−") if one else "–")
+                compared = [by_class[action].compare(variant, noise, "pos-AP", other, "") for noise in self.levels]
+                cells = [f"{signed(one.mean)} ± {one.error:.3f}" if one.seeds >= 3 else "–" for one in compared]
                 rows.append([ACTIONS[action], *cells])
-            header = ["class", *(f"{noise:.0%}" for noise in self.levels)]
+            header = ["class", *map(percent, self.levels)]
             title = f"pos-AP − {other}, class by class: {variant}"
             found.append(Table(title, header, rows, "Paired over seeds, mean ± standard error."))
         for rule in RULES:
-            title = f"What was tried and chosen: {self.name}: {rule}"
-            own = [run for run in self.runs if run.config["method"] != USUAL]
-            chosen = [_chosen(run, rule) for run in own]
+            title = f"What was tried and chosen: {self.variants[rule]}"
+            chosen = [rule.apply(run) for run in self.runs if run.config.method != PLAIN]
             by_run = {id(allowed): choice for allowed, choice in chosen}
             found.append(choices_table(title, [allowed for allowed, _ in chosen], lambda run, of=by_run: of[id(run)]))
         return found
 
     def figures(self) -> list[Figure]:
         """AP against noise by rule; against iterations and against the tuning budget under noise; classes."""
-        stem = "actions-" + self.name.replace(",", "").replace(" ", "-")
-        short = {"the paper's protocol": "paper", "stopped early, clean validation": "clean"}
-        short |= {"stopped early, noisy validation": "noisy", "to the end, noisy validation": "end"}
         words = "flipped training labels, %", "mean AP of the classes, clean test boxes"
-        found = []
-        for rule, name in short.items():
-            variant = f"{self.name}: {rule}"
-            outcomes = {key: value for key, value in self.means.items() if key[0] == variant}
-            if rule == "the paper's protocol" and len(self.actions) == len(ACTIONS):
-                outcomes |= {
-                    (variant, noise, f"{method}, the paper"): {0: value}
-                    for method, row in PAPER.items()
-                    for noise, value in row.items()
-                    if noise in self.levels
-                }
-            found.append(noise_lines(f"{stem}-{name}", f"VOC2012 actions: {variant}", outcomes, variant, *words))
+        found = [
+            noise_lines(
+                slug("actions", self.name, rule.figure),
+                f"VOC2012 actions: {variant}",
+                self._beside_the_paper() if rule == PROTOCOL else self.means,
+                variant,
+                *words,
+            )
+            for rule, variant in self.variants.items()
+        ]
         for noise in (0.2, 0.4):
-            some = [run for run in self.runs if run.config["noise"] == noise and run.config["method"] != USUAL]
+            some = [run for run in self.runs if run.config.noise == noise and run.config.method != PLAIN]
             if not some:
                 continue
-            rule = "stopped early, clean validation"
-            curves = self._series(_against_iterations(some, rule))
-            title = f"{noise:.0%} flipped: AP as training goes on, {self.name}, settings of: {rule}"
-            found.append(lines(f"{stem}-iterations-{noise:.0%}".rstrip("%"), title, curves, "iteration", words[1]))
-            for rule in ("the paper's protocol", "stopped early, noisy validation"):
-                curves = self._series(_against_budget(some, rule))
-                title = f"{noise:.0%} flipped: expected AP by number of settings tried, {self.name}: {rule}"
-                name = f"{stem}-budget-{short[rule]}-{noise:.0%}".rstrip("%")
+            flipped = f"{percent(noise)} flipped"
+            rule = STOPPED_ON_CLEAN
+            curves = self._series(_against_iterations(some, rule), rule, noise)
+            title = f"{flipped}: AP as training goes on, {self.name}, settings of: {rule.name}"
+            found.append(lines(slug("actions", self.name, "iterations", flipped), title, curves, "iteration", words[1]))
+            for rule in (PROTOCOL, STOPPED_ON_NOISY):
+                curves = self._series(_against_budget(some, rule), rule, noise)
+                title = f"{flipped}: expected AP by number of settings tried, {self.variants[rule]}"
+                name = slug("actions", self.name, "tuning budget", rule.figure, flipped)
                 found.append(lines(name, title, curves, "settings tried", words[1], doubling=True))
         if 0.2 in self.levels:
-            variant = f"{self.name}: the paper's protocol"
-            groups: dict[str, dict[str, float]] = {}
-            for other in ("x-ent", "hinge-AP"):
-                group = groups[f"pos-AP − {other}"] = {}
-                for action in self.actions:
-                    for one in compare(of_class(action, self.pairs), variant, 0.2, "pos-AP", other, ""):
-                        group[ACTIONS[action]] = one.mean
-            title = f"What pos-AP gains at 20 % flipped labels, class by class, {variant}"
-            found.append(bars(f"{stem}-classes", title, groups, "difference in AP"))
+            found.append(self._gain_by_class())
         return found
 
-    def _series(self, curves: Curves) -> dict[str, Series]:
+    def _beside_the_paper(self) -> Outcomes:
+        """Means of the paper's protocol, and the paper's own if all of its classes are there."""
+        found = Outcomes()
+        found.update(self.means)
+        if len(self.actions) == len(ACTIONS):
+            for method, row in PAPER.items():
+                for noise in self.levels:
+                    if noise in row:
+                        found.put(self.variants[PROTOCOL], noise, f"{method}, the paper", Unit(0), row[noise])
+        return found
+
+    def _gain_by_class(self) -> Figure:
+        variant = self.variants[PROTOCOL]
+        groups: dict[str, dict[str, float]] = {}
+        for other in ("x-ent", "hinge-AP"):
+            group = groups[f"pos-AP − {other}"] = {}
+            for action in self.actions:
+                one = self.pairs.of_class(action).compare(variant, 0.2, "pos-AP", other, "")
+                if one.seeds >= 3:
+                    group[ACTIONS[action]] = one.mean
+        title = f"What pos-AP gains at 20 % flipped labels, class by class, {variant}"
+        return bars(slug("actions", self.name, "gain by class 20 % flipped"), title, groups, "difference in AP")
+
+    def _series(self, by_x: Mapping[int, Outcomes], rule: Rule, noise: float) -> dict[str, Series]:
         """By method the curve of the mean over classes, with its spread over seeds."""
-        points: dict[str, dict[float, list[float]]] = {}
-        for (_, x, method), by_seed in means_over(self.actions, curves).items():
-            points.setdefault(method, {})[x] = list(by_seed.values())
-        return {method: series(points[method]) for method in self.methods if method in points}
+        means = {x: outcomes.means_over(self.actions) for x, outcomes in by_x.items()}
+        points = {
+            method: {float(x): values for x, at in means.items() if (values := at.values(rule.name, noise, method))}
+            for method in self.methods
+        }
+        return {method: series(some) for method, some in points.items() if some}
 
 
-def _ends(run: Run) -> Callable[[str], tuple[float, float]]:
+def _ends(run: Run) -> Callable[[Curve], tuple[float, float]]:
     """AP of a set before training, and at the end with the setting that clean validation chooses."""
-    choice = choose(run.result, "validation")
-    return lambda name: (run.result[name][0][choice.settings[0]], choice.value(run.result, name))
+    choice = choose(run.result.validation)
+    return lambda curve: (curve[0][choice.settings[0]], choice.value(curve))
 
 
 def _fine_tuned_table(name: str, runs: Sequence[Run]) -> Table:
     rows = []
     for run in runs:
         ends = _ends(run)
-        cells = [f"{before:.3f} → {after:.3f}" for before, after in map(ends, ("train", "validation", "test"))]
-        what = f"{run.config['method']}, {ACTIONS[run.config['action']]}, {run.config['noise']:.0%} flipped"
-        rows.append([f"{what}, seed {run.config['seed']}", *cells])
-    items = sorted({run.config["items"] or 0 for run in runs})
+        curves = run.result.train, run.result.validation, run.result.test
+        cells = [f"{before:.3f} → {after:.3f}" for before, after in map(ends, curves)]
+        what = f"{run.config.method}, {ACTIONS[run.config.action]}, {percent(run.config.noise)} flipped"
+        rows.append([f"{what}, seed {run.config.seed}", *cells])
+    items = sorted({run.config.items or 0 for run in runs})
     size = "all boxes" if items == [0] else f"at most {items[-1]} boxes a third, half of them positive"
     note = f"AP before training and after it, {size}; with two settings, the one that clean validation chooses."
     return Table(f"Through the network: {name}", ["run", "training", "validation", "test"], rows, note)
@@ -335,9 +372,9 @@ def _fine_tuned_table(name: str, runs: Sequence[Run]) -> Table:
 def _fine_tuned_records(name: str, runs: Sequence[Run]) -> list[Record]:
     found = []
     for run in runs:
-        for metric, value in zip(("test_ap_before", "test_ap"), _ends(run)("test"), strict=True):
+        for metric, value in zip(("test_ap_before", "test_ap"), _ends(run)(run.result.test), strict=True):
             config = run.config
-            variant = f"{name}: seed {config['seed']}, {config['items'] or 'all'} boxes a third"
-            action = ACTIONS[config["action"]]
-            found.append(Record("actions", config["method"], config["noise"], variant, action, metric, value, None, 1))
+            variant = f"{name}: seed {config.seed}, {config.items or 'all'} boxes a third"
+            action = ACTIONS[config.action]
+            found.append(Record("actions", config.method, config.noise, variant, action, metric, value, None, 1))
     return found

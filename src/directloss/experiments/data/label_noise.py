@@ -1,4 +1,4 @@
-"""Imperfect labels."""
+"""Label noise: flipped labels."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Synthetic data: the paper's two sets, and linearly separable ones. Inputs (samples, 10), a bool target (samples,)."""
+"""Synthetic data: the paper's two sets and a linearly separable one. Inputs (samples, 10), bool target (samples,)."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ DIMENSIONS = 10
 
 
 def ranked_by_teacher(samples: int, generator: torch.Generator, share: float = 0.2) -> tuple[Tensor, Tensor]:
-    """Data of the paper's first experiment: N(0, I) inputs, positive if among the top share of a random network.
+    """Data of the paper's first experiment: N(0, I) inputs; the top share of a random network's scores is positive.
 
     The teacher has four layers, ReLU, width ten, and N(0, 1) weights.
     """
@@ -27,36 +27,36 @@ def ranked_by_teacher(samples: int, generator: torch.Generator, share: float = 0
 def two_shells(samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Data of the paper's label-noise experiment.
 
-    Points of N(0, 10² I) in ten dimensions are positive if ‖x‖² > 1200, negative if ‖x‖² < 1000, and else drawn again.
+    Points of N(0, 10² I) in ten dimensions: positive if ‖x‖² > 1200, negative if ‖x‖² < 1000, others drawn again.
     """
-    kept: list[Tensor] = []
+    parts: list[Tensor] = []
     missing = samples
     while missing > 0:
         points = 10 * torch.randn((2 * missing, DIMENSIONS), generator=generator)
         norms = points.square().sum(-1)
         points = points[(norms < 1000) | (norms > 1200)][:missing]
-        kept.append(points)
+        parts.append(points)
         missing -= len(points)
-    inputs = torch.cat(kept) if kept else torch.empty((0, DIMENSIONS))
+    inputs = torch.cat(parts) if parts else torch.empty((0, DIMENSIONS))
     return inputs, inputs.square().sum(-1) > 1200
 
 
 def separable(
     samples: int, direction: Tensor, generator: torch.Generator, overlapping: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """N(0, I) inputs, positive where the projection on the unit direction is above 0.84, about a fifth of them.
+    """N(0, I) inputs; those whose projection on the unit direction is above 0.84, about a fifth, are positive.
 
-    Points closer than 0.1 to the boundary are drawn again, so a linear score separates the classes. Of the rest, the
-    share `overlapping` that is nearest to the boundary then gets labels by the toss of a coin.
+    Points closer than 0.1 to the boundary are drawn again, so a linear score separates the classes. Then the share
+    `overlapping` of the points, those nearest to the boundary, gets random labels.
     """
-    kept: list[Tensor] = []
+    parts: list[Tensor] = []
     missing = samples
     while missing > 0:
         points = torch.randn((2 * missing, len(direction)), generator=generator)
         points = points[(points @ direction - 0.84).abs() > 0.1][:missing]
-        kept.append(points)
+        parts.append(points)
         missing -= len(points)
-    inputs = torch.cat(kept) if kept else torch.empty((0, len(direction)))
+    inputs = torch.cat(parts) if parts else torch.empty((0, len(direction)))
     height = inputs @ direction - 0.84
     target = height > 0
     nearest = height.abs().topk(round(overlapping * samples), largest=False).indices

@@ -1,12 +1,11 @@
-"""PASCAL VOC devkits as they come: lists, annotations and images, read with distrust.
+"""PASCAL VOC devkits: their lists, annotations and images, and where to get them.
 
-Whatever is wrong with a file, the error is a `DevkitError` that names it.
+Files are read without trust. Whatever is wrong with one, the error names it.
 """
 
 import hashlib
 import re
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .downloads import check, download, unpack
+from ..harness.downloads import check, download, unpack
+from ..harness.progress import Progress, Steps, no_progress
+from ..vision.images import read_image
 
 __all__ = [
     "ACTIONS",
     "CLASSES",
     "Actions",
+    "Annotation",
     "DevkitError",
     "Scene",
-    "Thing",
+    "check_voc2012",
     "fetch_voc2012",
     "find_devkit",
     "is_there",
     "read_actions",
-    "read_image",
     "read_scenes",
     "verify",
 ]
@@ -44,13 +45,13 @@ ACTIONS = {
     "usingcomputer": "using computer",
     "walking": "walking",
 }
-"""The ten actions in the paper's order: as in file names, and in words."""
+"""The ten actions in the paper's order: their names in files, and in words."""
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
     "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
-"""What the detection task is to find."""
+"""The twenty classes of the detection task."""
 
 ARCHIVE = "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/VOCtrainval_11-May-2012.tar"
 ARCHIVE_MD5 = "6cd6e144f989b92b3379bac3b3de84fd"
@@ -59,68 +60,68 @@ LARGEST_XML = 1 << 20  # bytes; the largest annotation of VOC2012 has less than 
 
 
 class DevkitError(ValueError):
-    """A devkit, or a file of it, that is not as it should be."""
+    """A devkit, or a file of it, that cannot be used."""
 
 
 def find_devkit(root: Path) -> Path:
-    """The folder VOC2012 in or above which `root` points: VOC2012 itself, VOCdevkit, or what holds that."""
+    """The folder VOC2012; `root` is that folder, VOCdevkit, or the folder that holds VOCdevkit."""
     for folder in (root, root / "VOC2012", root / "VOCdevkit" / "VOC2012"):
         if (folder / "ImageSets").is_dir() and (folder / "Annotations").is_dir():
             return folder
     raise DevkitError(
-        f"{root} holds no VOC2012 devkit: there is no ImageSets and Annotations in it, in VOC2012 or in "
-        "VOCdevkit/VOC2012. `directloss data voc2012 --root DIR` gets one, or says what to put where."
+        f"{root} does not hold a VOC2012 devkit: there are no folders ImageSets and Annotations in it, in VOC2012 or "
+        "in VOCdevkit/VOC2012. `directloss data voc2012 --root DIR` gets one, or says what to put where."
     )
 
 
 def is_there(root: Path) -> bool:
-    """Whether `root` points to a devkit, whole or not."""
+    """Whether `root` holds a devkit, whole or not."""
     try:
         return bool(find_devkit(root))
     except DevkitError:
         return False
 
 
-def fetch_voc2012(root: Path, say: Callable[[str], Callable[[float], object]]) -> None:
-    """Fetch and unpack the official archive into `root`; one that lies there is used if it is whole."""
+def fetch_voc2012(root: Path, steps: Steps) -> None:
+    """Fetch and unpack the official archive into `root`. An archive that is there is used if it is whole."""
     archive = root / ARCHIVE.rsplit("/", 1)[-1]
     if archive.exists():
         check(archive, "md5", ARCHIVE_MD5)
     else:
-        download(ARCHIVE, archive, "md5", ARCHIVE_MD5, say("fetching VOC2012"))
-    unpack(archive, "VOCdevkit", root, say("unpacking"))
+        download(ARCHIVE, archive, "md5", ARCHIVE_MD5, steps("fetching VOC2012"))
+    unpack(archive, "VOCdevkit", root, steps("unpacking"))
 
 
 @dataclass(frozen=True)
 class Actions:
-    """People in images and what they do."""
+    """Boxes of people in images, and the actions of these people."""
 
     images: tuple[str, ...]
-    """Of every box the name of its image."""
+    """For each box the name of its image."""
     boxes: Tensor
-    """(boxes, 4): left, top, right, bottom as annotated: pixels from 1, both ends inside."""
+    """(boxes, 4): left, top, right, bottom as annotated; pixels from 1, both ends inside."""
     labels: dict[str, Tensor]
-    """Of every action (boxes,): 1 does, −1 does not, 0 not to be used."""
+    """For each action (boxes,): 1 the person does it, −1 does not, 0 not to be used."""
     paths: dict[str, Path]
-    """Of every image its file."""
+    """For each image its file."""
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def provenance(self, after: Callable[[float], object] = lambda share: None) -> str:
-        """A digest of boxes and images, byte for byte."""
+    def provenance(self, progress: Progress = no_progress) -> str:
+        """A digest of all boxes and of all bytes of the images."""
         digest = hashlib.sha256()
         names = sorted(self.paths)
         for number, name in enumerate(names):
             digest.update(f"{name} {hashlib.sha256(_bytes(self.paths[name])).hexdigest()}\n".encode())
-            after((number + 1) / len(names))
+            progress((number + 1) / len(names))
         for image, box in zip(self.images, self.boxes.tolist(), strict=True):
             digest.update(f"{image} {box}\n".encode())
         return digest.hexdigest()
 
 
 def read_actions(root: Path, part: str = "trainval") -> Actions:
-    """The boxes of the action task, of every image on the official list of a part, and their labels."""
+    """The boxes and labels of the action task, for all images on the official list of a part."""
     devkit = find_devkit(root)
     lists = devkit / "ImageSets" / "Action"
     on_list = {name: place for place, (name,) in enumerate(_rows(lists / f"{part}.txt", 1))}
@@ -132,9 +133,9 @@ def read_actions(root: Path, part: str = "trainval") -> Actions:
             if image not in on_list:
                 raise DevkitError(f"{path}: {image} is not on the list {part}.txt.")
             if labels[action].setdefault((image, int(number)), int(label)) != int(label):
-                raise DevkitError(f"{path}: object {number} of {image} is there with two labels.")
+                raise DevkitError(f"{path}: object {number} of {image} has two labels.")
         if not labels[action]:
-            raise DevkitError(f"{path} names nobody.")
+            raise DevkitError(f"{path} lists no person.")
     people = sorted({person for found in labels.values() for person in found}, key=lambda k: (on_list[k[0]], k[1]))
     index = {person: place for place, person in enumerate(people)}
     wanted: dict[str, list[int]] = {}
@@ -147,10 +148,10 @@ def read_actions(root: Path, part: str = "trainval") -> Actions:
         objects = _objects(annotation)
         for number in numbers:
             if not 1 <= number <= len(objects):
-                raise DevkitError(f"{annotation} has {len(objects)} objects; the lists ask for number {number}.")
+                raise DevkitError(f"{annotation} has {len(objects)} objects; the lists name number {number}.")
             found = objects[number - 1]
             if found.name != "person":
-                raise DevkitError(f"{annotation}: object {number} is no person but {found.name!r}.")
+                raise DevkitError(f"{annotation}: object {number} must be a person; got {found.name!r}.")
             boxes[index[image, number]] = torch.tensor(found.box)
         paths[image] = _image_of(devkit, image)
     tensors = {}
@@ -161,35 +162,35 @@ def read_actions(root: Path, part: str = "trainval") -> Actions:
 
 
 @dataclass(frozen=True)
-class Thing:
-    """An object in an image."""
+class Annotation:
+    """An object in an image, as annotated."""
 
     name: str
     box: tuple[float, float, float, float]
-    """Left, top, right, bottom as annotated: pixels from 1, both ends inside."""
+    """Left, top, right, bottom; pixels from 1, both ends inside."""
     difficult: bool
-    """Neither to be found nor to be held against a detector."""
+    """It does not count in an evaluation, whether it is detected or not."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """An image of the detection task, and what it shows of the twenty classes."""
+    """An image of the detection task, and its annotated objects of the twenty classes."""
 
     name: str
     path: Path
-    things: tuple[Thing, ...]
+    annotations: tuple[Annotation, ...]
 
 
 def read_scenes(root: Path, part: str) -> list[Scene]:
-    """The images on the official list of a part of the detection task, and what they show."""
+    """The images on the official list of a part of the detection task, with their annotations."""
     devkit = find_devkit(root)
     path = devkit / "ImageSets" / "Main" / f"{part}.txt"
     found = []
     for name in dict.fromkeys(name for (name,) in _rows(path, 1)):
-        things = _objects(devkit / "Annotations" / f"{name}.xml")
-        found.append(Scene(name, _image_of(devkit, name), tuple(thing for thing in things if thing.name in CLASSES)))
+        objects = _objects(devkit / "Annotations" / f"{name}.xml")
+        found.append(Scene(name, _image_of(devkit, name), tuple(of for of in objects if of.name in CLASSES)))
     if not found:
-        raise DevkitError(f"{path} names no image.")
+        raise DevkitError(f"{path} lists no image.")
     return found
 
 
@@ -201,14 +202,14 @@ def _image_of(devkit: Path, name: str) -> Path:
 
 
 PATTERNS = (
-    ("name of an image", re.compile(r"[A-Za-z0-9_-]{1,64}")),
-    ("number of an object", re.compile(r"[0-9]{1,6}")),
-    ("label (−1, 0 or 1)", re.compile(r"-1|0|1")),
+    ("an image name", re.compile(r"[A-Za-z0-9_-]{1,64}")),
+    ("an object number", re.compile(r"[0-9]{1,6}")),
+    ("a label (−1, 0 or 1)", re.compile(r"-1|0|1")),
 )
 
 
 def _rows(path: Path, columns: int) -> Iterator[tuple[str, ...]]:
-    """The first columns of every line: image, object, label."""
+    """The first columns of every line of a list: image, object, label."""
     for number, line in enumerate(_bytes(path).decode("utf-8", "replace").splitlines(), 1):
         parts = line.split()[:columns]
         if not parts:
@@ -217,7 +218,7 @@ def _rows(path: Path, columns: int) -> Iterator[tuple[str, ...]]:
             raise DevkitError(f"{path}, line {number}: {line.strip()!r} has fewer than {columns} columns.")
         for part, (what, pattern) in zip(parts, PATTERNS, strict=False):
             if not pattern.fullmatch(part):
-                raise DevkitError(f"{path}, line {number}: {part!r} is no {what}.")
+                raise DevkitError(f"{path}, line {number}: {part!r} is not {what}.")
         yield tuple(parts)
 
 
@@ -232,8 +233,8 @@ def _bytes(path: Path, at_most: int | None = None) -> bytes:
         raise DevkitError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _objects(path: Path) -> list[Thing]:
-    """What an annotation shows, in its order."""
+def _objects(path: Path) -> list[Annotation]:
+    """The objects in an annotation file, in its order."""
     from xml.etree.ElementTree import ParseError
 
     from defusedxml import DefusedXmlException
@@ -244,48 +245,42 @@ def _objects(path: Path) -> list[Thing]:
     except (ParseError, DefusedXmlException, LookupError, ValueError, RecursionError) as error:
         if isinstance(error, DevkitError):
             raise
-        raise DevkitError(f"{path} is no annotation: {type(error).__name__}: {error}") from None
-    things = []
+        raise DevkitError(f"{path} is not an annotation: {type(error).__name__}: {error}") from None
+    objects = []
     for found in tree.findall("object"):
         try:
             left, top, right, bottom = (float(_text(found, f"bndbox/{k}")) for k in ("xmin", "ymin", "xmax", "ymax"))
         except (TypeError, ValueError):
-            raise DevkitError(f"{path}: object {len(things) + 1} has no box of four numbers.") from None
+            raise DevkitError(f"{path}: object {len(objects) + 1} has no box of four numbers.") from None
         if not (-1e6 < left <= right < 1e6 and -1e6 < top <= bottom < 1e6):
-            raise DevkitError(f"{path}: the box {left, top, right, bottom} of object {len(things) + 1} is empty.")
+            raise DevkitError(f"{path}: the box {left, top, right, bottom} of object {len(objects) + 1} is empty.")
         difficult = _text(found, "difficult").strip() == "1"
-        things.append(Thing(_text(found, "name").strip(), (left, top, right, bottom), difficult))
-    return things
+        objects.append(Annotation(_text(found, "name").strip(), (left, top, right, bottom), difficult))
+    return objects
 
 
 def _text(element: Any, path: str) -> str:
     return element.findtext(path, default="")
 
 
-def read_image(path: Path) -> Any:
-    """An image of Pillow's, in RGB, wholly decoded."""
-    from PIL import Image
-
-    if not path.is_file():
-        raise DevkitError(f"{path} is {'no file' if path.exists() else 'missing'}.")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=("JPEG", "PNG")) as image:
-                return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DevkitError(f"{path} is no whole image: {error}") from None
-
-
-def verify(root: Path, after: Callable[[float], object] = lambda share: None) -> dict[str, int]:
+def verify(root: Path, progress: Progress = no_progress) -> dict[str, int]:
     """Read the whole action task, decode every image, and compare the counts with the official ones."""
     actions = read_actions(root)
     for number, path in enumerate(actions.paths.values()):
         read_image(path)
-        after((number + 1) / len(actions.paths))
+        progress((number + 1) / len(actions.paths))
     counts = {"images": len(actions.paths), "boxes": len(actions)}
     counts |= {action: int((labels != 0).sum()) for action, labels in actions.labels.items()}
     wrong = [f"{counts[key]} {key} instead of {value}" for key, value in OFFICIAL.items() if counts[key] != value]
     if wrong:
-        raise DevkitError(f"{root} is readable but not the official VOC2012 action task: {', '.join(wrong)}.")
+        raise DevkitError(f"{root} is readable, but it is not the official VOC2012 action task: {', '.join(wrong)}.")
     return counts
+
+
+def check_voc2012(root: Path, steps: Steps) -> str:
+    """Check the devkit in a folder, or fetch it (2 GB) if there is none. Returns what is there, in words."""
+    if not is_there(root):
+        fetch_voc2012(root, steps)
+    counts = verify(root, steps("decoding every image"))
+    words = ", ".join(f"{count} {what}" for what, count in counts.items())
+    return f"{find_devkit(root)} is the official action task: {words}."

@@ -1,9 +1,7 @@
 """Object detection on PASCAL VOC2012 (the paper's Table 2): R-CNN whose classifiers train on the AP of mini-batches."""
 
 import base64
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -14,25 +12,25 @@ import torch
 from torch import Tensor
 
 from ...training import with_positives
-from ..actions.features import keep_weights, kept_weights
 from ..data.label_noise import flip_labels
 from ..data.voc import CLASSES, Scene, read_scenes
-from ..harness.cache import open_kept, take
-from ..harness.experiment import Experiment, Options, Run
+from ..harness.experiment import Experiment, Export
+from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..networks import Heads, Networks
-from ..sweep import Setting, grid, losses
+from ..sweep import grid, losses
 from ..trainers import train
-from ..vision.backbones import BACKBONES, find_weights, load_weights
+from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
 from ..vision.boxes import suppress
 from ..vision.detector import ClassHeads, Detector, save_detector
 from ..vision.evaluation import Curve, Detections, evaluate
 from ..vision.proposals import proposals, recall
-from ..vision.regions import WAYS, compute, kept_basis
-from .images import PARTS, Images, keep_images, kept_images, pick, shown
-from .pictures import picture
+from ..vision.regions import FEATURE_KINDS, compute, read_basis
+from .config import Config, DetectionOptions, ObjectCounts, Result, Run, Source, TrainingCounts
+from .images import CACHE, PARTS, Images, cache_images, easy_boxes, pick, read_images
+from .pictures import Picture, picture
 from .summary import summarise
 
-__all__ = ["EXPERIMENT", "Config", "Source", "configs", "prepare", "run"]
+__all__ = ["EXPERIMENT", "configs", "prepare", "run"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "x-ent": (0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
@@ -40,57 +38,22 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
 }
 QUICK = ("car", "cat", "person")
-IMAGES = {"quick": 40, "paper": 500}  # of the quick preset in all, of the paper preset from each list
-SEED = 0  # of what is drawn once for all runs: images
+IMAGES = {"quick": 40, "paper": 500}  # quick preset: in all; paper preset: from each list
+SEED = 0  # draws the images, once for all runs
 COMPONENTS = 512
-SAMPLE = 150  # images from which the coordinates of features come
-POSITIVES, NEGATIVES = 8192, 32768  # boxes of a class that train, at most
-SHARE = 0.25  # of positives in a batch, as R-CNN has it
-SUPPRESSION = 0.3  # overlap at which the weaker of two detections goes, as R-CNN has it
-BEST = 40  # detections an image, on average, that are looked at; as Fast R-CNN has it
-ROWS = 1 << 15  # scored at once
+SAMPLE = 150  # images that the coordinates of the features are fitted to
+POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most
+SHARE = 0.25  # of positives in a batch, as in R-CNN
+SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped, as in R-CNN
+BEST = 40  # detections that count for each image, on average, as in Fast R-CNN
+ROWS = 1 << 15  # that are scored at once
 PICTURES = 3  # of each kind
 
 
-@dataclass(frozen=True)
-class Source:
-    """Data, weights and what was asked for: plain values, and keys of what the cache holds."""
-
-    backbone: str
-    features: str
-    images: int
-    boxes: int
-    positive: float
-    negative: float
-    batch: int
-    keys: tuple[str, str, str, str, str]
-    """Of images, boxes, rows, their basis, weights."""
-
-
-@dataclass(frozen=True)
-class Config:
-    """One method on one class at one noise rate from one seed, with all its settings."""
-
-    method: str
-    seed: int
-    noise: float
-    category: str
-    source: Source | None
-    iterations: int
-    settings: tuple[Setting, ...]
-
-    @property
-    def label(self) -> str:
-        """What a progress bar shows."""
-        return f"{self.category}, {self.method}, {self.noise:.0%} flipped, seed {self.seed}"
-
-
-def _check(options: Options) -> None:
-    """Refuse what makes no sense, before any work."""
-    if options.train != "head":
-        raise ValueError(f"--train {options.train!r} is for actions; in detection only the head trains.")
-    if options.features not in WAYS:
-        raise ValueError(f"--features {options.features!r} is unknown. There are: {', '.join(WAYS)}.")
+def _check(options: DetectionOptions) -> None:
+    """Refuse options that make no sense, before any work."""
+    if options.features not in FEATURE_KINDS:
+        raise ValueError(f"--features {options.features!r} is unknown. There are: {', '.join(FEATURE_KINDS)}.")
     if not 0 < options.negative <= options.positive <= 1:
         raise ValueError(
             f"Overlaps must be 0 < negative ≤ positive ≤ 1; got {options.negative} and {options.positive}."
@@ -101,61 +64,61 @@ def _check(options: Options) -> None:
         raise ValueError("--images must be 20 or more, or, with --preset paper, 0 for all.")
 
 
-def prepare(
-    options: Options, say: Callable[[str], Callable[[float], object]] = lambda text: lambda share: None
-) -> tuple[Source, list[str]]:
-    """Read the devkit, search for proposals, fetch weights if none are given, compute features; whatever is not kept.
-
-    `say` gets what is being done and returns what hears the finished share. Returns also what a person should know.
-    """
+def prepare(options: DetectionOptions, jobs: int = 0, steps: Steps = no_steps) -> tuple[Source, list[str]]:
+    """Read the devkit, search for proposals, fetch weights if none are given, compute features not in the cache."""
     _check(options)
-    weights = find_weights(options.backbone, options.weights, say)
+    root = options.devkit()
+    weights = find_weights(options.backbone, options.weights, steps)
     network = BACKBONES[options.backbone]().eval()
     load_weights(network, weights)
     asked = IMAGES[options.preset] if options.images is None else options.images
-    scenes, parts = _divided(options, asked)
-    found = proposals([scene.path for scene in scenes], options.jobs, say(f"proposals of {len(scenes)} images"))
+    scenes, parts = _divided(root, options.preset == "quick", asked)
+    found = proposals([scene.path for scene in scenes], jobs, steps(f"proposals of {len(scenes)} images"))
     found = [boxes[: options.boxes] for boxes in found]
     notes = [
-        f"{sum(map(len, found))} proposals of {len(scenes)} images; of the objects "
+        f"{sum(map(len, found))} proposals of {len(scenes)} images. Objects that a proposal overlaps by half or more: "
         + ", ".join(f"{recall(*_part(found, scenes, parts, part)):.1%} ({part})" for part in PARTS)
-        + " overlap one by half or more."
+        + "."
     ]
     boxes = [
-        np.concatenate([shown(scene.things), some]) if part == "train" else some
+        np.concatenate([easy_boxes(scene.annotations), some]) if part == "train" else some
         for scene, some, part in zip(scenes, found, parts, strict=True)
     ]
-    things = tuple(scene.things for scene in scenes)
     names, paths = tuple(scene.name for scene in scenes), tuple(str(scene.path.resolve()) for scene in scenes)
-    images = Images(names, paths, tuple(parts), things, tuple(map(len, boxes)))
-    weights_key = keep_weights(weights)
+    annotations = tuple(scene.annotations for scene in scenes)
+    images = Images(names, paths, tuple(parts), annotations, tuple(map(len, boxes)))
+    weights_key = cache_weights(CACHE, weights)
     made_by = {"backbone": options.backbone, "weights": weights_key}
     sample = np.random.default_rng(SEED).permutation(parts.count("train"))[:SAMPLE].tolist()
-    keys = compute([scene.path for scene in scenes], boxes, options.features, network, made_by, sample, COMPONENTS, say)
+    keys = compute(
+        CACHE, [scene.path for scene in scenes], boxes, options.features, network, made_by, sample, COMPONENTS, steps
+    )
     return Source(
         options.backbone, options.features, asked, options.boxes, options.positive, options.negative,
-        options.batch, (keep_images(images), *keys, weights_key),
+        options.batch, (cache_images(images), *keys, weights_key),
     ), notes  # fmt: skip
 
 
-def _divided(options: Options, asked: int) -> tuple[list[Scene], list[str]]:
-    """The images, and the part that each is for: a quarter of those to train on is held out. All have all classes."""
+def _divided(root: Path, quick: bool, asked: int) -> tuple[list[Scene], list[str]]:
+    """The images and the part of each. A quarter of the training images is held out. Every part has all classes."""
     categories, counts = CLASSES, (asked, asked)
-    if options.preset == "quick":
+    if quick:
         categories, counts = QUICK, (asked - 2 * asked // 5, 2 * asked // 5)
     known, test = (
-        pick(read_scenes(options.root, part), count, categories if options.preset == "quick" else (), SEED)
+        pick(read_scenes(root, part), count, categories if quick else (), SEED)
         for part, count in zip(("train", "val"), counts, strict=True)
     )
     if len(known) < 4:
-        raise ValueError(f"The list of training images names {len(known)}; a quarter is held out, so 4 are needed.")
+        raise ValueError(f"The list of training images has {len(known)}; 4 or more are needed.")
     twice = {scene.name for scene in known} & {scene.name for scene in test}
     if twice:
-        raise ValueError(f"{min(twice)} is on the list of training images and on that of test images.")
+        raise ValueError(f"{min(twice)} is on the list of training images and on that of test images. Remove one.")
     held_out = len(known) // 4
     divided = dict(zip(PARTS, (known[:-held_out], known[-held_out:], test), strict=True))
     for part, category in product(PARTS, categories):
-        if not any(thing.name == category and not thing.difficult for scene in divided[part] for thing in scene.things):
+        if not any(
+            each.name == category and not each.difficult for scene in divided[part] for each in scene.annotations
+        ):
             raise ValueError(f"There is no {category} in the images ({part}). Take more: --images N, or 0 for all.")
     return [*known, *test], [part for part, scenes in divided.items() for _ in scenes]
 
@@ -163,42 +126,37 @@ def _divided(options: Options, asked: int) -> tuple[list[Scene], list[str]]:
 def _part(
     found: Sequence[Any], scenes: Sequence[Scene], parts: Sequence[str], part: str
 ) -> tuple[list[Any], list[Any]]:
-    """Proposals and objects of the images of a part."""
+    """The proposals and the objects of the images of a part."""
     mine = [number for number, of in enumerate(parts) if of == part]
-    return [found[number] for number in mine], [shown(scenes[number].things) for number in mine]
+    return [found[number] for number in mine], [easy_boxes(scenes[number].annotations) for number in mine]
 
 
-def configs(preset: str, seeds: int | None, source: dict[str, Any] | None = None) -> list[Config]:
-    """The configurations on one source; without one, to count them."""
-    given = Source(**{**source, "keys": tuple(source["keys"])}) if source else None
-    if preset == "paper":
+def configs(options: DetectionOptions, source: Source | None = None) -> list[Config]:
+    """The configurations of the options on a source. Without a source they can only be counted."""
+    if options.preset == "paper":
         categories, iterations, rates, decays = CLASSES, 1000, (0.0003, 0.003, 0.03, 0.3), (0.0, 0.03)
     else:
         categories, iterations, rates, decays = QUICK, 300, (0.03,), (0.0, 0.03)
     return [
-        Config(method, seed, noise, category, given, iterations, grid(method, strengths, rates, decays))
-        for seed in range(seeds or 3)
+        Config(method, seed, noise, category, source, iterations, grid(method, strengths, rates, decays))
+        for seed in range(options.seeds or 3)
         for category in categories
         for noise in (0.0, 0.2)
         for method, strengths in STRENGTHS.items()
     ]
 
 
-def run(config: Config, after: Callable[[float], object] = lambda share: None) -> dict[str, Any]:
-    """Train one head a setting; detect with all of them in the images held out and in the test images.
-
-    Returns AP by setting, and of the one that does best on the images held out its weights, precision at recalls from 0
-    to 1, and, where the report shows them, pictures.
-    """
+def run(config: Config, progress: Progress = no_progress) -> Result:
+    """Train a head for each setting; detect with all of them in the images held out and in the test images."""
     source = config.source
     if source is None:
         raise ValueError("Name the data: directloss reproduce detection --root DEVKIT --weights FILE.")
     images_key, boxes_key, rows_key, *_ = source.keys
-    images, boxes = kept_images(images_key), open_kept(boxes_key, "detection")
+    images, boxes = read_images(images_key), CACHE.array(boxes_key)
     generator = torch.Generator().manual_seed(1000 * CLASSES.index(config.category) + config.seed)
     rows, truth = _training_set(images.labels(config.category, boxes, source.positive, source.negative), generator)
     target = flip_labels(truth, config.noise, generator)
-    inputs = torch.from_numpy(take(rows_key, rows, "detection")).float()
+    inputs = torch.from_numpy(CACHE.rows(rows_key, rows)).float()
     heads = Heads(len(config.settings), (inputs.shape[1], 1), "small", torch.Generator().manual_seed(config.seed))
     dead = train(
         heads, losses(config.method, config.settings), inputs, target,
@@ -206,30 +164,31 @@ def run(config: Config, after: Callable[[float], object] = lambda share: None) -
         weight_decays=torch.tensor([setting.weight_decay for setting in config.settings]),
         iterations=config.iterations, optimizer="momentum",
         batches=with_positives(target, source.batch, SHARE, generator),
-        after=lambda iteration: after(0.9 * iteration / config.iterations),
+        callback=lambda iteration: progress(0.9 * iteration / config.iterations),
     )  # fmt: skip
-    precisions = {}
     curves = partial(_curves, images, boxes, rows_key, category=config.category, networks=heads)
-    precisions["held out"], chosen, found, best = _measured(curves("held out"))
-    precisions["test"], _, detections, curve = _measured(curves("test"), chosen)
+    held_out, chosen, found, best = _measured(curves("held out"))
+    test, _, detections, curve = _measured(curves("test"), chosen)
     pictured = (config.method, config.noise, config.seed) == ("pos-AP", 0.0, 0)
-    after(1.0)
-    return {
-        **precisions,
-        "chosen": chosen,
-        "dead": [round(share, 6) for share in dead.tolist()],
-        "training": {"positive": int(truth.sum()), "negative": int((~truth).sum())},
-        "objects": {part: int((~images.objects(config.category, part).difficult).sum()) for part in PARTS},
-        "recall": round(_recall(images, boxes, config.category), 6),
-        "precision": _at_recalls(curve),
-        "weights": base64.b64encode(heads.weights[chosen].detach().numpy().astype("<f4").tobytes()).decode(),
-        "threshold": _threshold(found, best),
-        "pictures": _pictures(images, detections, curve, config.category) if pictured else {},
-    }
+    progress(1.0)
+    objects = {part: int((~images.objects(config.category, part).difficult).sum()) for part in PARTS}
+    return Result(
+        held_out=tuple(held_out),
+        test=tuple(test),
+        chosen=chosen,
+        dead=tuple(round(share, 6) for share in dead.tolist()),
+        training=TrainingCounts(int(truth.sum()), int((~truth).sum())),
+        objects=ObjectCounts(*objects.values()),
+        recall=round(_recall(images, boxes, config.category), 6),
+        precision=_at_recalls(curve),
+        weights=base64.b64encode(heads.weights[chosen].detach().numpy().astype("<f4").tobytes()).decode(),
+        threshold=_threshold(found, best),
+        pictures=_pictures(images, detections, curve, config.category) if pictured else {},
+    )
 
 
 def _training_set(labels: Any, generator: torch.Generator) -> tuple[Any, Tensor]:
-    """Rows and labels of the boxes that train: all positives and random negatives, up to a number of each."""
+    """The rows and labels of the training boxes: positives and negatives, a random choice where there are too many."""
     chosen = []
     for label, limit in ((1, POSITIVES), (-1, NEGATIVES)):
         places = np.flatnonzero(labels == label)
@@ -242,7 +201,7 @@ def _training_set(labels: Any, generator: torch.Generator) -> tuple[Any, Tensor]
 def _curves(
     images: Images, boxes: Any, rows_key: str, part: str, category: str, networks: Networks
 ) -> Iterator[tuple[Detections, Curve]]:
-    """Of every network what it detects in a part, its best boxes after suppression, and how good that is."""
+    """For each network its detections in a part, the best ones after suppression, and their evaluation."""
     objects = images.objects(category, part)
     start, end = images.span(part)
     limit = max(BEST * images.parts.count(part), 10_000)
@@ -251,7 +210,7 @@ def _curves(
     lost = torch.zeros(count, dtype=torch.bool)
     for first in range(start, end, ROWS):
         last = min(first + ROWS, end)
-        inputs = torch.from_numpy(np.array(open_kept(rows_key, "detection")[first:last])).float()
+        inputs = torch.from_numpy(np.array(CACHE.array(rows_key)[first:last])).float()
         scores = networks(inputs)
         lost |= ~scores.isfinite().all(1)
         best = torch.cat([best, scores.where(~lost[:, None], 0.0)], 1)
@@ -271,18 +230,18 @@ def _curves(
 def _measured(
     curves: Iterable[tuple[Detections, Curve]], chosen: int | None = None
 ) -> tuple[list[float], int, Detections, Curve]:
-    """AP of every network; and which was chosen, else the first of the best, what it detects, and its curve."""
+    """AP of every network; and the number, the detections and the curve of the chosen one, else of the first best."""
     values: list[float] = []
-    kept: list[Any] = []
+    best: list[Any] = []
     for number, (detections, curve) in enumerate(curves):
         values.append(round(curve.average_precision, 6))
         if number == chosen or (chosen is None and values[-1] > max(values[:-1], default=-1.0)):
-            kept = [number, detections, curve]
-    return values, *kept
+            best = [number, detections, curve]
+    return values, *best
 
 
 def _recall(images: Images, boxes: Any, category: str) -> float:
-    """Of the proposals on the class's objects in the test images."""
+    """The share of the class's objects in the test images that a proposal overlaps by half or more."""
     objects = images.objects(category, "test")
     numbers = np.unique(objects.images)
     found = [boxes[images.ends[number] - images.rows[number] : images.ends[number]] for number in numbers]
@@ -290,59 +249,58 @@ def _recall(images: Images, boxes: Any, category: str) -> float:
     return recall(found, truth)
 
 
-def _at_recalls(curve: Curve) -> list[float]:
-    """The highest precision at each recall 0, 0.01, …, 1 or beyond."""
+def _at_recalls(curve: Curve) -> tuple[float, ...]:
+    """The highest precision at each recall 0, 0.01, …, 1 or a higher one."""
     highest = np.maximum.accumulate(curve.precision[::-1])[::-1]
     at = np.searchsorted(curve.recall, np.arange(101) / 100 - 1e-9)
-    return [round(float(highest[place]), 4) if place < len(highest) else 0.0 for place in at]
+    return tuple(round(float(highest[place]), 4) if place < len(highest) else 0.0 for place in at)
 
 
 def _threshold(detections: Detections, curve: Curve) -> float:
-    """The score from which on detections are best by F1."""
+    """The score threshold with the best F1."""
     if not len(curve.order):
         return 0.0
     both = 2 * curve.precision * curve.recall / np.maximum(curve.precision + curve.recall, 1e-9)
     return float(detections.scores[curve.order[int(np.argmax(both))]])
 
 
-def _pictures(images: Images, detections: Detections, curve: Curve, category: str) -> dict[str, list[dict[str, Any]]]:
-    """The detections with the highest scores that are right, and those that are wrong."""
+def _pictures(images: Images, detections: Detections, curve: Curve, category: str) -> dict[str, tuple[Picture, ...]]:
+    """The correct detections with the highest scores, and the wrong ones with the highest scores."""
     found = {}
     for name, which in (("best", curve.right), ("worst", curve.counts & ~curve.right)):
-        found[name] = []
+        pictures = []
         for place in np.flatnonzero(which)[:PICTURES]:
             detection = curve.order[place]
             number = int(detections.images[detection])
-            truth = [list(thing.box) for thing in images.things[number] if thing.name == category]
+            truth = [each.box for each in images.annotations[number] if each.name == category]
             box, score = detections.boxes[detection].tolist(), float(detections.scores[detection])
-            found[name].append(picture(images.names[number], images.paths[number], box, score, truth))
+            pictures.append(picture(images.names[number], images.paths[number], box, score, truth))
+        found[name] = tuple(pictures)
     return found
 
 
 def export(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """A detector of all classes for every method and noise rate, from the first seed."""
-    found: dict[tuple[str, str, float], list[Run]] = {}
+    """Write a detector of all classes for each method and noise rate, from the runs of the first seed."""
+    found: dict[tuple[Source, str, float], list[Run]] = {}
     for run in runs:
-        if run.config["seed"] == 0:
-            key = json.dumps(run.config["source"]), run.config["method"], run.config["noise"]
-            found.setdefault(key, []).append(run)
+        if run.config.seed == 0 and run.config.source is not None:
+            found.setdefault((run.config.source, run.config.method, run.config.noise), []).append(run)
     written = []
-    for (given, method, noise), some in found.items():
-        source = json.loads(given)
-        *_, basis_key, weights_key = source["keys"]
-        some = sorted(some, key=lambda run: CLASSES.index(run.config["category"]))
-        classes = [run.config["category"] for run in some]
-        heads = np.stack([np.frombuffer(base64.b64decode(run.result["weights"]), dtype="<f4") for run in some])
-        heads = heads.astype(np.float64)  # lengths of large ones are no float32
-        thresholds = np.array([run.result["threshold"] for run in some])
+    for (source, method, noise), some in found.items():
+        *_, basis_key, weights_key = source.keys
+        some = sorted(some, key=lambda run: CLASSES.index(run.config.category))
+        classes = [run.config.category for run in some]
+        heads = np.stack([np.frombuffer(base64.b64decode(run.result.weights), dtype="<f4") for run in some])
+        heads = heads.astype(np.float64)  # the length of a large one overflows float32
+        thresholds = np.array([run.result.threshold for run in some])
         if not np.isfinite([*heads.ravel(), *thresholds]).all():
-            continue  # a head is lost
-        sizes = np.linalg.norm(heads[:, :-1], axis=1).clip(1e-30)  # components are of order one: so are scores then
+            continue  # the training of a head diverged
+        sizes = np.linalg.norm(heads[:, :-1], axis=1).clip(1e-30)  # then scores are of order one
         scaled = torch.from_numpy(heads / sizes[:, None]).float()
-        made = ClassHeads.of(classes, kept_basis(basis_key), scaled, (thresholds / sizes).tolist())
-        name = f"{source['backbone']}-{source['features']}-{method}-{100 * noise:.0f}"
-        network = kept_weights(source["backbone"], weights_key, 0)
-        save_detector(folder / name, Detector(network, source["features"], source["boxes"], SUPPRESSION, made))
+        made = ClassHeads.of(classes, read_basis(CACHE, basis_key), scaled, (thresholds / sizes).tolist())
+        name = f"{source.backbone}-{source.features}-{method}-{100 * noise:.0f}"
+        network = cached_backbone(CACHE, source.backbone, weights_key, 0)
+        save_detector(folder / name, Detector(network, source.features, source.boxes, SUPPRESSION, made))
         written.append(folder / name)
     return written
 
@@ -357,14 +315,12 @@ EXPERIMENT = Experiment(
     ),
     version=1,
     presets=("quick", "paper"),
+    options=DetectionOptions,
+    config=Config,
+    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,
     prepare=prepare,
-    export=export,
-    options=lambda source: (
-        f"--backbone {source['backbone']} --features {source['features']} --images {source['images']} "
-        f"--boxes {source['boxes']} --positive {source['positive']!r} --negative {source['negative']!r} "
-        f"--batch {source['batch']}"
-    ),
+    export=Export("detectors", export),
 )

@@ -1,27 +1,27 @@
-"""The images of the detection task as runs see them: which are for what, what they show, where their boxes' rows are.
+"""The images of a detection run: the part that each belongs to, its annotations, and the rows of its boxes.
 
-Rows of features stand image by image, first those that train, then those held out to choose settings by, then the test
-images. Of images that train, rows begin with what they show, as in R-CNN.
+Rows of features are in the order of the images: first the training images, then those held out to choose settings by,
+then the test images. The rows of a training image begin with those of its annotated objects, as in R-CNN.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.voc import Scene, Thing
-from ..harness.files import cache_folder, write_whole
+from ..data.voc import Annotation, Scene
+from ..harness.cache import Cache, key_of
+from ..harness.typed import decode, encode
 from ..vision.boxes import Floats, Integers, labelled
 from ..vision.evaluation import Objects
 
-__all__ = ["PARTS", "Images", "keep_images", "kept_images", "pick"]
+__all__ = ["CACHE", "PARTS", "Images", "cache_images", "easy_boxes", "pick", "read_images"]
+
+CACHE = Cache("directloss reproduce detection --root DIR")
 
 PARTS = ("train", "held out", "test")
 
@@ -33,9 +33,9 @@ class Images:
     names: tuple[str, ...]
     paths: tuple[str, ...]
     parts: tuple[str, ...]
-    things: tuple[tuple[Thing, ...], ...]
+    annotations: tuple[tuple[Annotation, ...], ...]
     rows: tuple[int, ...]
-    """How many each has."""
+    """The number of each image's rows."""
 
     @cached_property
     def ends(self) -> list[int]:
@@ -48,21 +48,21 @@ class Images:
         return self.ends[there[0]] - self.rows[there[0]], self.ends[there[-1]]
 
     def objects(self, category: str, part: str) -> Objects:
-        """What there is to find of a class in a part."""
+        """The objects of a class in the images of a part."""
         found = [
-            (number, thing)
-            for number, (of, things) in enumerate(zip(self.parts, self.things, strict=True))
-            for thing in things
-            if of == part and thing.name == category
+            (number, each)
+            for number, (of, annotations) in enumerate(zip(self.parts, self.annotations, strict=True))
+            for each in annotations
+            if of == part and each.name == category
         ]
         return Objects(
             np.array([number for number, _ in found], dtype=np.int64),
-            np.array([thing.box for _, thing in found]).reshape(-1, 4),
-            np.array([thing.difficult for _, thing in found], dtype=bool),
+            np.array([each.box for _, each in found]).reshape(-1, 4),
+            np.array([each.difficult for _, each in found], dtype=bool),
         )
 
     def labels(self, category: str, boxes: Any, positive: float, negative: float) -> NDArray[np.int8]:
-        """Of all rows that train; `boxes` are those of all rows."""
+        """The labels of all training rows for a class, see `labelled`; `boxes` are those of all rows."""
         start, end = self.span("train")
         found = np.full(end - start, -1, dtype=np.int8)
         objects = self.objects(category, "train")
@@ -79,47 +79,32 @@ class Images:
 
 
 def pick(scenes: Sequence[Scene], count: int, categories: Sequence[str], seed: int) -> list[Scene]:
-    """So many images in random order; of few, as many with one class as with another. 0: all of them."""
+    """`count` images in random order, 0: all of them. With `categories`, each class in turn gives an image."""
     order = [scenes[k] for k in np.random.default_rng(seed).permutation(len(scenes))]
     if not categories or not count:
         return order[: count or None]
     found: list[Scene] = []
     while order and len(found) < count:
         wanted = categories[len(found) % len(categories)]
-        shows = [any(t.name == wanted and not t.difficult for t in scene.things) for scene in order]
+        shows = [any(each.name == wanted and not each.difficult for each in scene.annotations) for scene in order]
         found.append(order.pop(shows.index(True) if any(shows) else 0))
     return found
 
 
-def keep_images(images: Images) -> str:
-    """Keep them for other processes; return their key, which does not hang on where the files are."""
-    content = json.dumps(asdict(images))
-    key = hashlib.sha256(json.dumps({**asdict(images), "paths": []}).encode()).hexdigest()[:32]
-    path = _path(key)
-    if not path.exists() or path.read_bytes() != content.encode():
-        write_whole(path, content)
-        kept_images.cache_clear()
+def cache_images(images: Images) -> str:
+    """Write the images into the cache; return their key, which does not depend on where the files are."""
+    key = key_of(kind="images", images={**encode(images), "paths": []})
+    CACHE.write_json("images", key, encode(images))
+    read_images.cache_clear()
     return key
 
 
 @lru_cache(maxsize=1)
-def kept_images(key: str) -> Images:
+def read_images(key: str) -> Images:
     """The images under a key."""
-    path = _path(key)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} is gone. `directloss reproduce detection --root …` writes it again.")
-    content = json.loads(path.read_text())
-    content["things"] = tuple(
-        tuple(Thing(thing["name"], tuple(thing["box"]), thing["difficult"]) for thing in things)
-        for things in content["things"]
-    )
-    return Images(**{name: value if name == "things" else tuple(value) for name, value in content.items()})
+    return decode(Images, CACHE.read_json("images", key))
 
 
-def _path(key: str) -> Path:
-    return cache_folder() / "images" / f"{key}.json"
-
-
-def shown(things: Sequence[Thing]) -> Floats:
-    """Boxes of what an image shows and a detector should find."""
-    return np.array([thing.box for thing in things if not thing.difficult]).reshape(-1, 4)
+def easy_boxes(annotations: Sequence[Annotation]) -> Floats:
+    """The boxes (n, 4) of annotated objects that are not difficult."""
+    return np.array([each.box for each in annotations if not each.difficult]).reshape(-1, 4)

@@ -4,28 +4,17 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from statistics import fmean
-from typing import Any
 
 from ..data.voc import CLASSES
-from ..harness.experiment import Claim, Figure, Record, Run, Summary, Table
-from ..report.figures import Series, bars, lines, series
-from ..report.summary import (
-    USUAL,
-    USUAL_NOTE,
-    Outcomes,
-    cell,
-    choices_table,
-    claim,
-    compare,
-    compare_whole,
-    means_over,
-    noise_table,
-    of_class,
-    records,
-    records_by_class,
-    told_apart,
-)
+from ..harness.experiment import Claim, Comparison, Figure, Record, Summary, Table
+from ..methods import PLAIN, PLAIN_NOTE
+from ..report.figures import Series, bars, lines, series, slug
+from ..report.outcomes import Outcomes, Unit, records
+from ..report.summary import choices_table, noise_table, records_by_class, told_apart
+from ..report.takeaway import headline
+from ..report.words import cell, percent
 from ..sweep import Choice
+from .config import Run, Source
 from .pictures import gallery
 
 __all__ = ["PAPER", "RULES", "summarise"]
@@ -37,38 +26,55 @@ PAPER: dict[str, dict[float, float]] = {
 }
 """Mean AP of twenty classes in the paper's Table 2, by method and share of flipped training labels."""
 
-RULES = ("settings by class", "one setting for all classes")
+BY_CLASS, FOR_ALL = RULES = ("settings by class", "one setting for all classes")
 RULES_NOTE = (
     "Settings are chosen by AP on clean images held out from the training list: for every class by itself, or one for "
     "all classes by the mean of their AP."
 )
 
 
+def _source(run: Run) -> Source:
+    if run.config.source is None:
+        raise ValueError("A run without a source: there is no such run on disk.")
+    return run.config.source
+
+
 def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """The runs by what was asked for, and, where that is not all, by data and weights."""
     found: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        source = run.config["source"]
-        images = f"{source['images']} images" if source["images"] else "all images"
-        name = f"{source['backbone']}, {source['features']}, {images}, {source['boxes']} boxes"
-        name += f", batches of {source['batch']}"
-        if (source["positive"], source["negative"]) != (0.5, 0.3):
-            name += f", overlaps {source['positive']:g} and {source['negative']:g}"
-        digest = hashlib.sha256("".join(source["keys"]).encode()).hexdigest()[:6]
+        source = _source(run)
+        images = f"{source.images} images" if source.images else "all images"
+        name = f"{source.backbone}, {source.features}, {images}, {source.boxes} boxes"
+        name += f", batches of {source.batch}"
+        if (source.positive, source.negative) != (0.5, 0.3):
+            name += f", overlaps {source.positive:g} and {source.negative:g}"
+        digest = hashlib.sha256("".join(source.keys).encode()).hexdigest()[:6]
         found.setdefault((name, digest), []).append(run)
     return told_apart(found)
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every set-up."""
-    parts = [_SetUp(name, some, number) for number, (name, some) in enumerate(_set_ups(runs).items())]
-    tables = [_table_2(parts), *(table for part in parts for table in part.tables())]
+    found = _set_ups(runs)
+    kinds = [_kind(some) for some in found.values()]
+    parts = [  # the names of figures say as much as is needed to tell them apart
+        _SetUp(name, some, slug("detection", kind if kinds.count(kind) == 1 else name))
+        for (name, some), kind in zip(found.items(), kinds, strict=True)
+    ]
     return Summary(
         [record for part in parts for record in part.records()],
         [one for part in parts for one in part.claims()],
-        tables,
+        [_table_2(parts), *(table for part in parts for table in part.tables())],
         lambda: [figure for part in parts for figure in part.figures()],
+        parts[0].headline() if parts else "",
+        [part.noise_table(RULES[0]) for part in parts],
     )
+
+
+def _kind(runs: Sequence[Run]) -> str:
+    source = _source(runs[0])
+    return f"{source.backbone} {source.features}"
 
 
 def _table_2(parts: Sequence["_SetUp"]) -> Table:
@@ -78,12 +84,11 @@ def _table_2(parts: Sequence["_SetUp"]) -> Table:
         for method, row in PAPER.items()
     ]
     for part in parts:
-        for rule in RULES:
-            variant = f"{part.name}: {rule}"
+        for variant in part.variants.values():
             for method in part.methods:
-                cells = [cell(part.means.get((variant, noise, method), {}).values()) for noise in levels]
+                cells = [cell(part.means.values(variant, noise, method)) for noise in levels]
                 rows.append([f"{method}, {variant}", *cells])
-    header = ["mean AP of the classes", *(f"{noise:.0%}" for noise in levels)]
+    header = ["mean AP of the classes", *map(percent, levels)]
     classes = sorted({len(part.categories) for part in parts})
     note = (
         f"Share of flipped training labels; mean ± standard deviation over seeds of the mean over "
@@ -93,11 +98,15 @@ def _table_2(parts: Sequence["_SetUp"]) -> Table:
 
 
 def _tried(run: Run) -> Iterator[tuple[str, list[int]]]:
-    """The settings of a run's method; those of x-ent once more with only scale 1, as people use it."""
-    settings = run.config["settings"]
-    yield run.config["method"], list(range(len(settings)))
-    if run.config["method"] == "x-ent" and (usual := [k for k, setting in enumerate(settings) if setting[0] == 1.0]):
-        yield USUAL, usual
+    """The method of a run with the places of its settings; of x-ent also the plain one, with those of scale 1."""
+    settings = run.config.settings
+    yield run.config.method, list(range(len(settings)))
+    if run.config.method == "x-ent" and (plain := [k for k, setting in enumerate(settings) if setting.strength == 1.0]):
+        yield PLAIN, plain
+
+
+def _unit(run: Run) -> Unit:
+    return Unit(run.config.seed, run.config.category)
 
 
 def _best(held_out: Sequence[float]) -> tuple[int, ...]:
@@ -108,123 +117,142 @@ def _best(held_out: Sequence[float]) -> tuple[int, ...]:
 
 def _test_ap(run: Run, places: Sequence[int]) -> float:
     """Of the settings in these places, chosen by AP on the images held out."""
-    best = _best([run.result["held out"][k] for k in places])
-    return fmean(run.result["test"][places[k]] for k in best)
+    best = _best([run.result.held_out[k] for k in places])
+    return fmean(run.result.test[places[k]] for k in best)
 
 
 class _SetUp:
     """All runs on one source."""
 
-    def __init__(self, name: str, runs: Sequence[Run], number: int) -> None:
+    def __init__(self, name: str, runs: Sequence[Run], stem: str) -> None:
         self.name = name
         self.runs = runs
-        source = runs[0].config["source"]
-        self.stem = f"detection-{number}-{source['backbone']}-{source['features']}"
-        """Of the names of figures."""
-        self.categories = [of for of in CLASSES if any(run.config["category"] == of for run in runs)]
-        self.levels = sorted({run.config["noise"] for run in runs})
+        self.stem = stem
+        """How the names of figures begin."""
+        self.categories = [of for of in CLASSES if any(run.config.category == of for run in runs)]
+        self.levels = sorted({run.config.noise for run in runs})
         there = {method for run in runs for method, _ in _tried(run)}
-        self.methods = [method for method in ("x-ent", USUAL, "hinge-AP", "pos-AP") if method in there]
-        self.pairs: Outcomes = {}
-        """Test AP by rule, noise and method, of every class and seed."""
-        by_seed: dict[tuple[float, str, int], list[tuple[str, list[float], list[float]]]] = {}
-        for run in runs:
+        self.methods = [method for method in ("x-ent", PLAIN, "hinge-AP", "pos-AP") if method in there]
+        self.variants = {rule: f"{name}: {rule}" for rule in RULES}
+        """Their names in tables and published records."""
+        self.pairs = self._own_settings()
+        """Test AP of every class and seed."""
+        self.pairs.update(self._for_all_classes())
+        self.means = self.pairs.means_over(self.categories)
+        """The mean over classes, of every seed."""
+        self.by_strength = self._restricted().means_over(self.categories)
+
+    def _own_settings(self) -> Outcomes:
+        """Test AP of every class and seed where every class has its own setting."""
+        found = Outcomes()
+        for run in self.runs:
             for method, places in _tried(run):
-                noise, category, seed = (run.config[key] for key in ("noise", "category", "seed"))
-                by_class = self.pairs.setdefault((f"{name}: {RULES[0]}", noise, method), {})
-                by_class[category, seed] = _test_ap(run, places)
-                held_out, test = ([run.result[part][k] for k in places] for part in ("held out", "test"))
-                by_seed.setdefault((noise, method, seed), []).append((category, held_out, test))
-        for (noise, method, seed), rows in by_seed.items():
-            if len(rows) == len(self.categories):
-                means = [fmean(values) for values in zip(*(held_out for _, held_out, _ in rows), strict=True)]
-                for_all = self.pairs.setdefault((f"{name}: {RULES[1]}", noise, method), {})
-                for_all |= {(category, seed): fmean(test[k] for k in _best(means)) for category, _, test in rows}
-        self.means = means_over(self.categories, self.pairs)
-        self.by_strength = means_over(self.categories, self._restricted())
+                found.put(self.variants[BY_CLASS], run.config.noise, method, _unit(run), _test_ap(run, places))
+        return found
+
+    def _for_all_classes(self) -> Outcomes:
+        """Test AP of every class and seed where one setting serves all classes, of seeds that have all of them."""
+        groups: dict[tuple[float, str, int], list[tuple[Run, list[int]]]] = {}
+        for run in self.runs:
+            for method, places in _tried(run):
+                groups.setdefault((run.config.noise, method, run.config.seed), []).append((run, places))
+        found = Outcomes()
+        for (noise, method, _), some in groups.items():
+            if len(some) == len(self.categories):
+                held_out = ([run.result.held_out[k] for k in places] for run, places in some)
+                best = _best([fmean(values) for values in zip(*held_out, strict=True)])
+                for run, places in some:
+                    value = fmean(run.result.test[places[k]] for k in best)
+                    found.put(self.variants[FOR_ALL], noise, method, _unit(run), value)
+        return found
 
     def _restricted(self) -> Outcomes:
-        """Test AP of every class and seed when the strength is given and only the rest is chosen, class by class."""
-        found: Outcomes = {}
+        """Test AP of every class and seed where the strength is given and only the rest is chosen, class by class."""
+        found = Outcomes()
         for run in self.runs:
-            for strength in sorted({setting[0] for setting in run.config["settings"]}):
-                places = [k for k, setting in enumerate(run.config["settings"]) if setting[0] == strength]
-                key = f"{self.name}: strength {strength:g}", run.config["noise"], run.config["method"]
-                at = run.config["category"], run.config["seed"]
-                found.setdefault(key, {})[at] = _test_ap(run, places)
+            for strength in sorted({setting.strength for setting in run.config.settings}):
+                places = [k for k, setting in enumerate(run.config.settings) if setting.strength == strength]
+                variant = f"{self.name}: strength {strength:g}"
+                found.put(variant, run.config.noise, run.config.method, _unit(run), _test_ap(run, places))
         return found
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
-        found = records("detection", "test_ap", self.means | self.by_strength)
-        return found + records_by_class("detection", {of: of for of in self.categories}, self.pairs)
+        return [
+            *records("detection", "test_ap", self.means),
+            *records("detection", "test_ap", self.by_strength),
+            *records_by_class("detection", {of: of for of in self.categories}, self.pairs),
+        ]
+
+    def headline(self) -> str:
+        """With settings by class, at the highest noise."""
+        noise, variant = self.levels[-1], self.variants[BY_CLASS]
+        where = f"With {percent(noise)} of the training labels flipped ({variant})"
+        return headline(self.means, variant, noise, self.methods, where, pairs=self.pairs)
 
     def claims(self) -> list[Claim]:
         """What the paper's Table 2 says, by rule of choosing."""
         found = []
-        for rule in RULES:
-            variant = f"{self.name}: {rule}"
-            for says, pairs in (
-                ("On clean labels pos-AP is ahead of hinge-AP, and both of x-ent", CLEAN),
-                ("With 20 % flipped labels pos-AP is ahead of hinge-AP", (("pos-AP", "hinge-AP", 0.2),)),
-                ("(ours) With 20 % flipped labels pos-AP is ahead of x-ent", (("pos-AP", "x-ent", 0.2),)),
+        for variant in self.variants.values():
+            for says, source, pairs in (
+                ("On clean labels pos-AP is ahead of hinge-AP, and both of x-ent", "the paper", CLEAN),
+                ("With 20 % flipped labels pos-AP is ahead of hinge-AP", "the paper", (("pos-AP", "hinge-AP", 0.2),)),
+                ("With 20 % flipped labels pos-AP is ahead of x-ent", "ours", (("pos-AP", "x-ent", 0.2),)),
             ):
                 compared = [
-                    one
+                    self.pairs.compare(
+                        variant, noise, ahead, behind, f"{ahead} − {behind} at {percent(noise)}", self.categories
+                    )
                     for ahead, behind, noise in pairs
-                    for one in compare_whole(self.categories, self.pairs, variant, noise, ahead, behind)
                 ]
-                found.append(claim(f"{says} ({variant}).", compared, len(pairs)))
-            collapse = self.means.get((variant, 0.2, "hinge-AP"), {})
-            both = {
-                (variant, 0.2, "a tenth of its AP on clean labels"): {
-                    seed: value / 10 for seed, value in self.means.get((variant, 0.0, "hinge-AP"), {}).items()
-                },
-                (variant, 0.2, "hinge-AP"): collapse,
-            }
-            compared = compare(
-                both, variant, 0.2, "a tenth of its AP on clean labels", "hinge-AP", "a tenth − hinge-AP"
-            )
-            says = "With 20 % flipped labels hinge-AP collapses: less than a tenth of its AP on clean ones is left"
-            found.append(claim(f"{says} ({variant}).", compared, 1))
+                found.append(Claim(says, variant, compared, source))
+            says = "With 20 % flipped labels hinge-AP collapses: less than a tenth of its AP on clean labels is left"
+            found.append(Claim(says, variant, [self._collapse(variant)]))
         return found
+
+    def _collapse(self, variant: str) -> Comparison:
+        """A tenth of hinge-AP's mean on clean labels, minus what is left of it, by seed."""
+        both = Outcomes()
+        for unit, value in self.means.units(variant, 0.0, "hinge-AP").items():
+            both.put(variant, 0.2, "a tenth", unit, value / 10)
+        for unit, value in self.means.units(variant, 0.2, "hinge-AP").items():
+            both.put(variant, 0.2, "hinge-AP", unit, value)
+        return both.compare(variant, 0.2, "a tenth", "hinge-AP", "a tenth of the clean AP − hinge-AP at 20 %")
+
+    def noise_table(self, rule: str) -> Table:
+        """Methods down, noise across."""
+        note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE} {PLAIN_NOTE}"
+        title = f"Mean test AP by share of flipped training labels: {self.variants[rule]}"
+        return noise_table(title, self.means, self.variants[rule], self.methods, note)
 
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level; the data; what was chosen."""
-        note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE} {USUAL_NOTE}"
-        found = [
-            noise_table(
-                f"Share of flipped training labels: {self.name}: {rule}", self.means, variant, self.methods, note
-            )
-            for rule in RULES
-            if any(key[0] == (variant := f"{self.name}: {rule}") for key in self.means)
-        ]
+        found = [self.noise_table(rule) for rule in RULES if self.means.levels(self.variants[rule])]
+        variant = self.variants[BY_CLASS]
+        by_class = {category: self.pairs.of_class(category) for category in self.categories}
         for noise in self.levels:
-            variant = f"{self.name}: {RULES[0]}"
             rows = [
-                [
-                    category,
-                    *(cell(of_class(category, self.pairs).get((variant, noise, m), {}).values()) for m in self.methods),
-                ]
-                for category in self.categories
+                [of, *(cell(by_class[of].values(variant, noise, method)) for method in self.methods)]
+                for of in self.categories
             ]
-            rows.append(["mean", *(cell(self.means.get((variant, noise, m), {}).values()) for m in self.methods)])
-            found.append(Table(f"Class by class, {noise:.0%} flipped: {variant}", ["class", *self.methods], rows))
+            rows.append(["mean", *(cell(self.means.values(variant, noise, method)) for method in self.methods)])
+            title = f"Class by class, {percent(noise)} flipped: {variant}"
+            found.append(Table(title, ["class", *self.methods], rows))
         found += [self._strength_table(), self._data_table()]
         chosen = choices_table(
-            f"Settings chosen: {self.name}", self.runs, lambda run: Choice(0, _best(run.result["held out"]))
+            f"Settings chosen: {self.name}", self.runs, lambda run: Choice(0, _best(run.result.held_out))
         )
         return [*found, chosen]
 
     def _strength_table(self) -> Table:
-        tried = sorted({setting[0] for run in self.runs for setting in run.config["settings"]})
+        tried = sorted({setting.strength for run in self.runs for setting in run.config.settings})
         columns = [(method, noise) for noise in self.levels for method in PAPER if method in self.methods]
         rows = []
         for strength in tried:
             variant = f"{self.name}: strength {strength:g}"
-            cells = [cell(self.by_strength.get((variant, noise, method), {}).values()) for method, noise in columns]
+            cells = [cell(self.by_strength.values(variant, noise, method)) for method, noise in columns]
             rows.append([f"{strength:g}", *cells])
-        header = ["strength", *(f"{method}, {noise:.0%}" for method, noise in columns)]
+        header = ["strength", *(f"{method}, {percent(noise)}" for method, noise in columns)]
         note = (
             "Mean AP of the classes where the strength (ε, the margin, the scale of the scores) is given, and only "
             "step size and weight decay are chosen, class by class."
@@ -234,9 +262,9 @@ class _SetUp:
     def _data_table(self) -> Table:
         rows = []
         for category in self.categories:
-            result = next(run.result for run in self.runs if run.config["category"] == category)
-            objects, boxes = result["objects"].values(), result["training"].values()
-            rows.append([category, *map(str, (*objects, *boxes)), f"{result['recall']:.3f}"])
+            result = next(run.result for run in self.runs if run.config.category == category)
+            objects, boxes = vars(result.objects).values(), vars(result.training).values()
+            rows.append([category, *map(str, (*objects, *boxes)), f"{result.recall:.3f}"])
         header = ["class", "objects: train", "held out", "test", "boxes: positive", "negative", "recall of proposals"]
         note = (
             "Objects that are not difficult, by images; boxes that train, before labels are flipped; share of the "
@@ -248,62 +276,57 @@ class _SetUp:
         """Precision against recall, AP by class, and detections of the best, the middle and the worst class."""
         found = []
         for noise in self.levels:
-            title = f"{noise:.0%} flipped: precision against recall, mean of the classes, {self.name}"
-            found.append(self._precision(f"{self.stem}-mean-{100 * noise:.0f}", title, noise, self.categories))
-        variant = f"{self.name}: {RULES[0]}"
+            title = f"{percent(noise)} flipped: precision against recall, mean of the classes, {self.name}"
+            found.append(self._precision("all classes", title, noise, self.categories))
         for noise in self.levels:
             groups = {
-                method: {
-                    of: fmean(values.values()) for of in self.categories if (values := self._values(of, noise, method))
-                }
+                method: {of: fmean(values) for of in self.categories if (values := self._values(of, noise, method))}
                 for method in PAPER
                 if method in self.methods
             }
-            title = f"{noise:.0%} flipped: AP by class, {variant}"
-            found.append(bars(f"{self.stem}-classes-{100 * noise:.0f}", title, groups, "AP on the test images"))
-        return [*found, *self._galleries(), *self._by_class()]
+            title = f"{percent(noise)} flipped: AP by class, {self.variants[BY_CLASS]}"
+            name = slug(self.stem, f"AP by class {percent(noise)} flipped")
+            found.append(bars(name, title, groups, "AP on the test images"))
+        return [*found, *self._galleries(), *self._precision_by_class()]
 
     def _galleries(self) -> Iterator[Figure]:
         for category in self._looked_at():
             for run in self.runs:
-                asked = run.config["category"], run.config["method"], run.config["noise"]
-                if asked == (category, "pos-AP", 0.0) and run.result["pictures"]:
+                asked = run.config.category, run.config.method, run.config.noise
+                if asked == (category, "pos-AP", 0.0) and run.result.pictures:
                     title = (
                         f"{category}, pos-AP on clean labels, {self.name}: the best detections (highest scores that "
                         "are right, blue) and the worst (highest that are wrong, red); dashed: objects of the class"
                     )
-                    yield gallery(f"{self.stem}-{category}-pictures", title, run.result["pictures"])
+                    yield gallery(slug(self.stem, category, "detections"), title, run.result.pictures)
 
-    def _by_class(self) -> Iterator[Figure]:
+    def _precision_by_class(self) -> Iterator[Figure]:
         for category, noise in product(self._looked_at(), self.levels):
-            title = f"{category}, {noise:.0%} flipped: precision against recall, {self.name}"
-            yield self._precision(f"{self.stem}-{category}-{100 * noise:.0f}", title, noise, [category])
+            title = f"{category}, {percent(noise)} flipped: precision against recall, {self.name}"
+            yield self._precision(category, title, noise, [category])
 
-    def _values(self, category: str, noise: float, method: str) -> dict[Any, float]:
-        return of_class(category, self.pairs).get((f"{self.name}: {RULES[0]}", noise, method), {})
+    def _values(self, category: str, noise: float, method: str) -> list[float]:
+        return self.pairs.of_class(category).values(self.variants[BY_CLASS], noise, method)
 
     def _looked_at(self) -> list[str]:
         """The classes with the highest, the median and the lowest AP of pos-AP on clean labels."""
-        ranked = sorted(
-            (of for of in self.categories if self._values(of, 0.0, "pos-AP")),
-            key=lambda of: -fmean(self._values(of, 0.0, "pos-AP").values()),
-        )
+        values = {of: self._values(of, 0.0, "pos-AP") for of in self.categories}
+        ranked = sorted((of for of in values if values[of]), key=lambda of: -fmean(values[of]))
         return list(dict.fromkeys([ranked[0], ranked[len(ranked) // 2], ranked[-1]])) if ranked else []
 
-    def _precision(self, name: str, title: str, noise: float, categories: Sequence[str]) -> Figure:
+    def _precision(self, of: str, title: str, noise: float, categories: Sequence[str]) -> Figure:
         """Mean precision of classes at each recall, with its spread over seeds."""
         curves: dict[str, Series] = {}
         for method in self.methods:
-            by_seed: dict[int, list[list[float]]] = {}
+            by_seed: dict[int, list[Sequence[float]]] = {}
             for run in self.runs:
-                if (run.config["method"], run.config["noise"]) == (method, noise) and run.config[
-                    "category"
-                ] in categories:
-                    by_seed.setdefault(run.config["seed"], []).append(run.result["precision"])
+                if (run.config.method, run.config.noise) == (method, noise) and run.config.category in categories:
+                    by_seed.setdefault(run.config.seed, []).append(run.result.precision)
             whole = [rows for rows in by_seed.values() if len(rows) == len(categories)]
             if whole:
                 points = {k / 100: [fmean(row[k] for row in rows) for rows in whole] for k in range(101)}
                 curves[method] = series(points)
+        name = slug(self.stem, "precision recall", of, f"{percent(noise)} flipped")
         return lines(name, title, curves, "recall", "precision")
 
 

@@ -1,20 +1,85 @@
-"""What an experiment is: configurations, a function that runs one, and a summary of all runs."""
+"""What an experiment is: typed options, typed configurations, a function that runs one, and a summary of all runs."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import mean, stdev
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Claim", "Comparison", "Experiment", "Figure", "Options", "Record", "Run", "Summary", "Table"]
+from .options import Options, options_of
+from .progress import Progress, Steps
+
+__all__ = [
+    "AnyExperiment",
+    "Claim",
+    "Comparison",
+    "Config",
+    "Experiment",
+    "Export",
+    "Figure",
+    "Made",
+    "Record",
+    "Run",
+    "Summary",
+    "Table",
+]
+
+
+class Config(Protocol):
+    """What all configurations have. Each experiment has a frozen dataclass of its own, with plain values."""
+
+    @property
+    def method(self) -> str:
+        """What is trained with."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """From 0 on."""
+        ...
+
+    @property
+    def iterations(self) -> int:
+        """Of training."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What a progress bar shows; not part of the file."""
+        ...
+
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+ResultT = TypeVar("ResultT")
+OptionsT = TypeVar("OptionsT", bound=Options)
+SourceT = TypeVar("SourceT")
 
 
 @dataclass(frozen=True)
-class Run:
-    """A finished run: what was asked, what came out, and by what it was made."""
+class Made:
+    """How a run was made: how long it took, and with which versions."""
 
-    config: dict[str, Any]
-    result: dict[str, Any]
-    made: dict[str, Any]
+    seconds: float
+    python: str = ""
+    directloss: str = ""
+    torch: str = ""
+    numpy: str = ""
+    numba: str = ""
+    machine: str = ""
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """All but the time, by name."""
+        return {of.name: value for of in fields(self) if of.name != "seconds" and (value := getattr(self, of.name))}
+
+
+@dataclass(frozen=True)
+class Run(Generic[ConfigT, ResultT]):
+    """A finished run: its configuration, its result, and how it was made."""
+
+    config: ConfigT
+    result: ResultT
+    made: Made
 
 
 class Record(NamedTuple):
@@ -32,23 +97,37 @@ class Record(NamedTuple):
     n: int
 
 
-class Comparison(NamedTuple):
-    """A paired difference over seeds that a claim says is positive."""
+@dataclass(frozen=True)
+class Comparison:
+    """Paired differences that a claim says are positive on average."""
 
     name: str
-    mean: float
-    error: float
-    """Standard error of the mean."""
-    n: int
+    differences: Sequence[float]
+    seeds: int
+    """The number of different seeds among the pairs."""
+
+    @property
+    def mean(self) -> float:
+        """Of the differences; there must be one."""
+        return mean(self.differences)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean; there must be two differences."""
+        return stdev(self.differences) / len(self.differences) ** 0.5
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, what we found, and the verdict by the rule of `verdict`."""
+    """What somebody says of one variant of an experiment, and the comparisons that test it."""
 
-    paper: str
+    says: str
+    variant: str
     comparisons: Sequence[Comparison]
-    verdict: str
+    source: str = "the paper"
+    """Who says it."""
+    complete: bool = True
+    """Whether all runs are there."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +138,8 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    best: Collection[tuple[int, int]] = ()
+    """Row and column of the cells that have the highest number of their column."""
 
 
 @dataclass(frozen=True)
@@ -79,53 +160,57 @@ class Summary:
     claims: Sequence[Claim] = ()
     tables: Sequence[Table] = ()
     figures: Callable[[], Sequence[Figure]] = field(default=lambda: ())
+    headline: str = ""
+    """The most important result in one sentence, made from the runs; empty while there are too few."""
+    overview: Sequence[Table] = ()
+    """The tables that a terminal shows: at most six columns."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a command asks for of an experiment on real data."""
+class Export(Generic[ConfigT, ResultT]):
+    """Files that people can use, written from the runs."""
 
-    preset: str
-    root: Path
-    backbone: str = "squeezenet"
-    weights: Path | None = None
-    """None: fetch them."""
-    train: str = "head"
-    features: str = "pooled"
-    images: int | None = None
-    """How many at most, 0: all; none: as many as the preset has."""
-    boxes: int = 2000
-    """Proposals of an image, at most."""
-    positive: float = 0.5
-    """Overlap with an object from which a box is on it."""
-    negative: float = 0.3
-    """Overlap below which it is not."""
-    batch: int = 512
-    jobs: int = 0
-    """Processes; 0: as many as cores."""
+    folder: str
+    """Its name, beside the runs."""
+    write: Callable[[Sequence[Run[ConfigT, ResultT]], Path], list[Path]]
+    """Write into a folder; return what was written."""
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Generic[OptionsT, SourceT, ConfigT, ResultT]):
     """An experiment of the paper, or one beside it."""
 
     name: str
     title: str
     about: str
     version: int
-    """Part of every configuration: raise it when the same configuration would give other numbers."""
+    """Part of every file name. A configuration holds what a result depends on and what may differ from run to run.
+    The version stands for the rest: code, and the constants of the modules. Raise it when the same configuration would
+    give other numbers."""
     presets: Sequence[str]
-    configs: Callable[..., Sequence[Any]]
-    """The configurations of a preset, for so many seeds or as many as the preset has, and, if there is something to
-    prepare, on what was prepared: frozen dataclasses of plain values, all that a result depends on, method, seed and a
-    label among them."""
-    run: Callable[[Any, Callable[[float], object]], dict[str, Any]]
-    """Run one configuration; the second argument hears the finished share. A pure function of the configuration."""
-    summarise: Callable[[Sequence[Run]], Summary]
-    prepare: Callable[[Options, Callable[[str], Callable[[float], object]]], tuple[Any, list[str]]] | None = None
-    """From what was asked for, and what hears of steps, to a frozen dataclass of plain values, the `source` of
-    configurations, and what a person should know; none if an experiment makes its own data."""
-    options: Callable[[dict[str, Any]], str] = lambda source: ""
-    """What to ask for on the command line, beside root and weights, to get this source."""
-    export: Callable[[Sequence[Run], Path], list[Path]] | None = None
-    """Write what the runs made and people can use into a folder; return what was written."""
+    options: type[OptionsT]
+    """What a person can ask for."""
+    config: type[ConfigT]
+    """A frozen dataclass of plain values."""
+    result: type[ResultT]
+    """A dataclass of plain values."""
+    configs: Callable[[OptionsT, SourceT | None], Sequence[ConfigT]]
+    """The configurations of the options on a source. Without a source they can be counted, and if the experiment makes
+    its own data, also run."""
+    run: Callable[[ConfigT, Progress], ResultT]
+    """Run one configuration. A pure function of the configuration."""
+    summarise: Callable[[Sequence[Run[ConfigT, ResultT]]], Summary]
+    prepare: Callable[[OptionsT, int, Steps], tuple[SourceT, list[str]]] | None = None
+    """Read data and compute what is costly, once for all runs, in so many processes (0: as many as cores). Returns the
+    source, a frozen dataclass of plain values, and notes for the person who runs it. None if an experiment makes its
+    own data."""
+    export: Export[ConfigT, ResultT] | None = None
+
+    def asked(self, preset: str, seeds: int | None, source: Any = None) -> OptionsT:
+        """The options that give this source: it holds them in fields of the same name."""
+        names = [member.name for member in options_of(self.options) if not member.is_path]
+        given = {name: getattr(source, name) for name in names if hasattr(source, name)}
+        return self.options(preset=preset, seeds=seeds, **given)
+
+
+AnyExperiment = Experiment[Any, Any, Any, Any]

@@ -1,4 +1,4 @@
-"""Processes that work for this one: they never hear Ctrl-C, and are gone when nobody waits for them."""
+"""Worker processes of this one: they ignore Ctrl-C, and they end when nobody waits for them."""
 
 import contextlib
 import signal
@@ -12,7 +12,7 @@ __all__ = ["in_parallel"]
 def in_parallel(
     function: Callable[..., Any], work: Sequence[tuple[Any, ...]], jobs: int, in_order: bool = True
 ) -> Iterator[Any]:
-    """Call a function with each of several arguments, in so many processes of one thread each; 1: in this one."""
+    """Call a function with each tuple of arguments, in `jobs` processes of one thread each; 1: in this process."""
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky import get_reusable_executor
 
@@ -20,13 +20,13 @@ def in_parallel(
         yield from (function(*arguments) for arguments in work)
         return
     finished = False
-    way = "generator" if in_order else "generator_unordered"
+    order = "generator" if in_order else "generator_unordered"
     try:
         with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
-            parallel = Parallel(return_as=way, batch_size=1)  # pyright: ignore[reportArgumentType]
-            with _deaf_children():
-                found = parallel(delayed(function)(*arguments) for arguments in work)
-            yield from found  # pyright: ignore[reportReturnType]
+            parallel = Parallel(return_as=order, batch_size=1)  # pyright: ignore[reportArgumentType]
+            with _children_ignore_interrupts():
+                results = parallel(delayed(function)(*arguments) for arguments in work)
+            yield from results  # pyright: ignore[reportReturnType]
         finished = True
     finally:
         if not finished:
@@ -34,12 +34,12 @@ def in_parallel(
 
 
 @contextlib.contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Processes that start meanwhile never hear Ctrl-C, which a terminal sends to all: the parent answers it."""
-    if threading.current_thread() is not threading.main_thread():  # only there can it be said
+def _children_ignore_interrupts() -> Iterator[None]:
+    """Processes started meanwhile ignore Ctrl-C. A terminal sends it to all of them; the parent handles it alone."""
+    if threading.current_thread() is not threading.main_thread():  # only that one can set a handler
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # children inherit that, and no other handler
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # children inherit this, but no other handler
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
-"""Results on disk: one JSON file a run, written whole or not at all, under a name made from its configuration.
+"""Results on disk: one JSON file for each run, written whole or not at all, under a name made from its configuration.
 
-A file is trusted only if it is whole and holds the configuration that its name stands for. Any other file in the folder
-is set aside under `aside/`, and named; nothing is overwritten.
+A file is trusted only if it is whole, holds the configuration that its name stands for, and fits the types of its
+experiment. Any other file in the folder is moved to `aside/` and named. Nothing is overwritten.
 """
 
 import contextlib
@@ -11,20 +11,20 @@ import os
 import re
 import stat
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
-from .experiment import Run
+from .experiment import ConfigT, Experiment, Made, ResultT, Run
 from .files import write_whole
+from .typed import decode, encode
 
-__all__ = ["Store", "plain"]
+__all__ = ["Store"]
 
 FORMAT = 1
 ASIDE = "aside"
 PARTIAL = re.compile(r"\..+\.json\.\d+-[0-9a-f]{8}\.partial")
-ABANDONED = 600.0  # seconds after which a partial file belongs to nobody: writing takes milliseconds
-LARGEST = 1 << 26  # bytes of a result that is read; those written here have at most a hundredth
+ABANDONED = 600.0  # seconds after which nobody writes a partial file any more: writing takes milliseconds
+LARGEST = 1 << 26  # bytes of a file that is read; the largest result has a hundredth of it
 
 
 def _canonical(value: Any) -> str:
@@ -35,35 +35,36 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(_canonical(value).encode()).hexdigest()
 
 
-def plain(config: Any) -> dict[str, Any]:
-    """A configuration as JSON holds it: lists for tuples."""
-    return json.loads(_canonical(asdict(config)))
-
-
-class Store:
+class Store(Generic[ConfigT, ResultT]):
     """The runs of one experiment and preset in a folder."""
 
-    def __init__(self, folder: Path, experiment: str, version: int) -> None:
+    def __init__(self, folder: Path, experiment: Experiment[Any, Any, ConfigT, ResultT]) -> None:
         self.folder = folder
         self.experiment = experiment
-        self.version = version
         self.set_aside: list[str] = []
         """What was set aside, and why, a sentence each."""
+        self.other_versions = 0
+        """How many runs of other versions of the experiment were met. They are not read."""
 
-    def path(self, config: dict[str, Any]) -> Path:
-        """Where the run of a configuration stands."""
-        key = {"experiment": self.experiment, "version": self.version, "config": config}
+    def path(self, config: ConfigT) -> Path:
+        """Where the run of a configuration is, or will be."""
+        return self._path(self.experiment.version, encode(config))
+
+    def _path(self, version: int, config: dict[str, Any]) -> Path:
+        key = {"experiment": self.experiment.name, "version": version, "config": config}
         name = re.sub(r"[^A-Za-z0-9]+", "-", f"{config['method']}-{config['seed']}")
         return self.folder / f"{name}-{_digest(key)[:16]}.json"
 
-    def write(self, run: Run) -> None:
-        """Keep a run."""
-        content = {"format": FORMAT, "experiment": self.experiment, "version": self.version, **asdict(run)}
+    def write(self, run: Run[ConfigT, ResultT]) -> None:
+        """Write a run to its file."""
+        owner = {"experiment": self.experiment.name, "version": self.experiment.version}
+        content = {"format": FORMAT, **owner, **encode(run)}
         write_whole(self.path(run.config), json.dumps({**content, "sha256": _digest(content)}, ensure_ascii=False))
 
-    def runs(self) -> dict[Path, Run]:
-        """All runs that are there and whole, of this or an earlier version. Sets anything else aside."""
-        found: dict[Path, Run] = {}
+    def runs(self) -> dict[Path, Run[ConfigT, ResultT]]:
+        """All runs of this version that are there and whole. Counts those of other versions; sets the rest aside."""
+        found: dict[Path, Run[ConfigT, ResultT]] = {}
+        self.other_versions = 0
         if not self.folder.is_dir():
             return found
         for path in sorted(self.folder.iterdir()):
@@ -73,27 +74,42 @@ class Store:
                         path.unlink()
             elif path.name != ASIDE:
                 try:
-                    found[path] = self._read(path)
+                    run = self._read(path)
                 except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                     self._put_aside(path, error)
+                else:
+                    if run is None:
+                        self.other_versions += 1
+                    else:
+                        found[path] = run
         return found
 
-    def _read(self, path: Path) -> Run:
+    def _read(self, path: Path) -> Run[ConfigT, ResultT] | None:
+        """The run in a file; None if another version of the experiment made it."""
         status = path.lstat()
         if path.suffix != ".json" or not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            raise ValueError("it is no result of a run")
+            raise ValueError("it is not the result of a run")
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ValueError("it is no result of a run")
+            raise ValueError("it is not the result of a run")
         if content.pop("sha256", None) != _digest(content):
             raise ValueError("its checksum is wrong")
-        owner = Store(self.folder, content["experiment"], content["version"])
-        if content["experiment"] != self.experiment or owner.path(content["config"]) != path:
+        version, config = content["version"], content["config"]
+        if content["experiment"] != self.experiment.name or self._path(version, config) != path:
             raise ValueError("it belongs to another experiment or configuration")
-        return Run(content["config"], content["result"], content["made"])
+        if version != self.experiment.version:
+            return None
+        parts = {"config": self.experiment.config, "result": self.experiment.result, "made": Made}
+        found = {}
+        for name, kind in parts.items():
+            try:
+                found[name] = decode(kind, content[name])
+            except ValueError as error:
+                raise ValueError(f"its {name} does not fit: {error}") from None
+        return Run(**found)
 
     def _put_aside(self, path: Path, error: Exception) -> None:
-        reason = "it is no JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else error
+        reason = "it is not JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else error
         aside = self.folder / ASIDE
         place = aside / path.name
         count = 1

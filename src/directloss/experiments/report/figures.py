@@ -1,5 +1,6 @@
-"""Pictures of results as SVG: colours that everyone can tell apart, and a marker and line style for each method."""
+"""Figures as SVG: colours that colour-blind readers can tell apart, and a marker and line style for every method."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
@@ -7,15 +8,16 @@ from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from ..harness.experiment import Figure
-from .summary import USUAL, Outcomes
+from ..methods import PLAIN
+from .outcomes import Outcomes
 
-__all__ = ["Series", "bars", "lines", "noise_lines", "series"]
+__all__ = ["Series", "bars", "canvas_and_axes", "finish", "lines", "noise_lines", "series", "slug"]
 
 STYLES: dict[str, tuple[str, str, str]] = {  # colour (Okabe and Ito's), marker, line
     "pos-AP": ("#0072B2", "o", "-"),
     "hinge-AP": ("#D55E00", "s", "-"),
     "x-ent": ("#009E73", "^", "-"),
-    USUAL: ("#009E73", "^", ":"),
+    PLAIN: ("#009E73", "^", ":"),
     "neg-AP": ("#CC79A7", "v", "-"),
     "per-AP": ("#8C6D1F", "D", "-"),
     "central-AP": ("#56B4E9", "P", "--"),
@@ -48,18 +50,24 @@ def series(points: Mapping[float, Collection[float]]) -> Series:
 LOOK = {"svg.hashsalt": "directloss", "svg.fonttype": "none", "font.family": "sans-serif"}
 
 
+def slug(*parts: str) -> str:
+    """A figure's name from words that say what it shows: only letters, digits and single hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(parts).replace("%", "percent").replace("'", "").lower()).strip("-")
+
+
 @contextmanager
-def _axes() -> Iterator[tuple[Any, Any]]:
-    """A figure and its axes; leaves matplotlib's own state alone."""
+def canvas_and_axes(width: float = 5.6, height: float = 3.8) -> Iterator[tuple[Any, Any]]:
+    """A figure, of a size in inches, and its axes; leaves matplotlib's own state alone."""
     import matplotlib.style
     from matplotlib.figure import Figure as Canvas
 
     with matplotlib.style.context(["default", LOOK]):
-        canvas = Canvas(figsize=(5.6, 3.8), layout="constrained")
+        canvas = Canvas(figsize=(width, height), layout="constrained")
         yield canvas, canvas.subplots()
 
 
-def _finish(canvas: Any, name: str, title: str, alt: str) -> Figure:
+def finish(canvas: Any, name: str, title: str, alt: str) -> Figure:
+    """The figure as SVG, the same for the same content."""
     buffer = StringIO()
     canvas.savefig(buffer, format="svg", metadata={"Date": None})
     svg = buffer.getvalue()
@@ -69,10 +77,10 @@ def _finish(canvas: Any, name: str, title: str, alt: str) -> Figure:
 def lines(
     name: str, title: str, curves: Mapping[str, Series], xlabel: str, ylabel: str, doubling: bool = False
 ) -> Figure:
-    """One curve a method, a band of one standard error around it; `doubling`: x by its logarithm."""
-    told = "; ".join(f"{method}: from {c.mean[0]:.2f} to {c.mean[-1]:.2f}" for method, c in curves.items())
+    """One curve a method, with a band of one standard error around it. With `doubling` x is logarithmic."""
+    words = "; ".join(f"{method}: from {c.mean[0]:.2f} to {c.mean[-1]:.2f}" for method, c in curves.items())
     first, last = (next(iter(curves.values())).x[k] for k in (0, -1)) if curves else (0, 0)
-    with _axes() as (canvas, axes):
+    with canvas_and_axes() as (canvas, axes):
         for method, (x, means, errors) in curves.items():
             colour, marker, line = STYLES[method]
             style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 5, "label": method}
@@ -88,16 +96,16 @@ def lines(
         if curves:
             columns = 4 if len(curves) <= 8 else 3
             canvas.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=9)
-        return _finish(canvas, name, title, f"{title}. {ylabel} at {xlabel} {first:g} and {last:g}: {told}.")
+        return finish(canvas, name, title, f"{title}. {ylabel} at {xlabel} {first:g} and {last:g}: {words}.")
 
 
 def noise_lines(name: str, title: str, outcomes: Outcomes, variant: str, xlabel: str, ylabel: str) -> Figure:
     """One curve a method against the share of damaged samples, of one variant."""
-    points: dict[str, dict[float, list[float]]] = {}
-    for (of, noise, method), values in outcomes.items():
-        if of == variant:
-            points.setdefault(method, {})[100 * noise] = list(values.values())
-    return lines(name, title, {method: series(values) for method, values in points.items()}, xlabel, ylabel)
+    curves = {}
+    for method in outcomes.methods(variant):
+        points = {100 * noise: outcomes.values(variant, noise, method) for noise in outcomes.levels(variant)}
+        curves[method] = series({x: values for x, values in points.items() if values})
+    return lines(name, title, curves, xlabel, ylabel)
 
 
 def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], ylabel: str) -> Figure:
@@ -106,8 +114,8 @@ def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], ylabe
     shades = ("#0072B2", "#E69F00", "#56B4E9", "#000000")
     hatches = ("", "//", "..", "xx")
     width = 0.8 / max(len(groups), 1)
-    told = "; ".join(f"{group}: {_list(values.items())}" for group, values in groups.items())
-    with _axes() as (canvas, axes):
+    words = "; ".join(f"{group}: {_list(values.items())}" for group, values in groups.items())
+    with canvas_and_axes() as (canvas, axes):
         for number, (group, values) in enumerate(groups.items()):
             places = [k + (number - (len(groups) - 1) / 2) * width for k in range(len(methods))]
             heights = [values.get(method, float("nan")) for method in methods]
@@ -120,7 +128,7 @@ def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], ylabe
         if groups:
             columns = 3 if groups.keys() <= STYLES.keys() else 2  # short names
             canvas.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=9)
-        return _finish(canvas, name, title, f"{title}. {ylabel}. {told}.")
+        return finish(canvas, name, title, f"{title}. {ylabel}. {words}.")
 
 
 def _list(values: Iterable[tuple[str, float]]) -> str:

@@ -1,196 +1,116 @@
-"""A report on the runs of a folder: one HTML file that needs nothing else, Markdown for the terminal, flat JSON.
+"""The report as one HTML page that needs nothing else: no scripts, no files, no network.
 
-Everything in it, verdicts too, is computed from the runs.
+At the top what to take away; then, for every experiment, figures, claims with a forest plot each, and all tables.
 """
 
-import contextlib
-import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
-from .. import EXPERIMENTS
-from ..harness.experiment import Claim, Comparison, Experiment, Figure, Run, Summary, Table
-from ..harness.store import Store, plain
-from .summary import RULE, TOO_FEW
+from ..harness.experiment import Figure, Table
+from .forest import forest
+from .markdown import claim_rows
+from .sections import Section
+from .verdicts import RULE, Block, Verdict, blocks, counted, judge
+from .words import counts_in_words
 
-__all__ = ["Section", "gather", "html", "markdown", "records"]
-
-
-@dataclass(frozen=True)
-class Section:
-    """The runs of one experiment and preset."""
-
-    experiment: Experiment
-    preset: str
-    seeds: int
-    """How many were begun."""
-    runs: Sequence[Run]
-    missing: int
-    """Runs that the preset has, for as many seeds as were begun, and that are not there."""
-    left_out: int
-    """Runs of other settings or of an earlier version."""
-    set_aside: Sequence[str]
-    summary: Summary
-
-    @property
-    def commands(self) -> list[str]:
-        """What makes these runs, a command for every source of data."""
-        found = []
-        for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
-            usual = len({config.seed for config in self.experiment.configs(self.preset, None, *_given(source))})
-            options = f" --seeds {seeds}" if seeds != usual else ""
-            if source:
-                options += f" --root DEVKIT --weights FILE {self.experiment.options(source)}"
-            found.append(f"directloss reproduce {self.experiment.name} --preset {self.preset}{options}")
-        return found
-
-
-def _given(source: dict[str, str] | None) -> list[dict[str, str]]:
-    return [source] if source else []
-
-
-def _sources(runs: Iterable[Run]) -> list[tuple[dict[str, str] | None, int]]:
-    """What data the runs were made from, and how many seeds were begun on each."""
-    found: list[tuple[dict[str, str] | None, int]] = []
-    for source in dict.fromkeys(json.dumps(run.config.get("source")) for run in runs):
-        seeds = [run.config["seed"] for run in runs if json.dumps(run.config.get("source")) == source]
-        found.append((json.loads(source), 1 + max(seeds)))
-    return found
-
-
-def gather(folder: Path) -> list[Section]:
-    """All experiments and presets that have runs in the folder."""
-    sections = []
-    for experiment in EXPERIMENTS.values():
-        for preset in experiment.presets:
-            store = Store(folder / experiment.name / preset, experiment.name, experiment.version)
-            found = store.runs()
-            sources = _sources([run for path, run in found.items() if path == store.path(run.config)])
-            seeds = max((seeds for _, seeds in sources), default=0)
-            expected = []
-            for source, begun in sources:
-                with contextlib.suppress(TypeError, ValueError):  # a source of another making: its runs are left out
-                    expected += [store.path(plain(c)) for c in experiment.configs(preset, begun, *_given(source))]
-            runs = [found[path] for path in expected if path in found]
-            if found or store.set_aside:
-                missing, left_out = len(expected) - len(runs), len(found) - len(runs)
-                summary = experiment.summarise(runs)
-                if missing:  # by the rule nothing is concluded
-                    summary = replace(summary, claims=[replace(one, verdict=TOO_FEW) for one in summary.claims])
-                sections.append(Section(experiment, preset, seeds, runs, missing, left_out, store.set_aside, summary))
-    return sections
-
-
-def records(sections: Sequence[Section]) -> str:
-    """All numbers as flat JSON records, one a line."""
-    flat = [
-        {key.rstrip("_"): value for key, value in record._asdict().items()}
-        for section in sections
-        for record in section.summary.records
-    ]
-    return "[\n" + ",\n".join(json.dumps(record, ensure_ascii=False) for record in flat) + "\n]\n"
-
-
-def _found(claim: Claim) -> str:
-    """What we found, in one cell."""
-    cells = [f"{name} = {mean:+.3f} ± {error:.3f}" for name, mean, error, _ in claim.comparisons]
-    return "; ".join(cells).replace("= -", "= −") or "–"
-
-
-def _pairs(comparisons: Sequence[Comparison]) -> str:
-    counts = sorted({comparison.n for comparison in comparisons})
-    return "–" if not counts else str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-
-
-def _claims_table(claims: Sequence[Claim]) -> Table:
-    rows = [[claim.paper, _found(claim), _pairs(claim.comparisons), claim.verdict] for claim in claims]
-    note = f"{RULE} Differences in AP, mean ± standard error."
-    return Table("What the paper says, and what we found", ["claim", "ours", "pairs", "verdict"], rows, note)
-
-
-def _facts(section: Section) -> list[str]:
-    """Seeds, time, versions, and anything that a reader should know about the runs."""
-    seconds = sum(run.made["seconds"] for run in section.runs)
-    iterations = sorted({run.config["iterations"] for run in section.runs})
-    facts = [
-        f"{len(section.runs)} runs, {section.seeds} seeds, {' or '.join(map(str, iterations)) or 'no'} iterations, "
-        f"{seconds / 60:.1f} minutes of one core in all.",
-        *(f"Made by: {command}" for command in section.commands),
-    ]
-    makers = {tuple((k, v) for k, v in run.made.items() if k != "seconds") for run in section.runs}
-    facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(makers)]
-    if section.missing:
-        facts.append(f"Not finished: {section.missing} runs are missing. The same command goes on with them.")
-    if section.left_out:
-        facts.append(f"{section.left_out} runs of other settings are in the folder and not counted here.")
-    facts += [f"Set aside, not counted: {text}" for text in section.set_aside]
-    return facts
-
-
-def _markdown_table(table: Table) -> str:
-    lines = [
-        "| " + " | ".join(table.header) + " |",
-        "|" + "---|" * len(table.header),
-        *("| " + " | ".join(row) + " |" for row in table.rows),
-    ]
-    return "\n".join([f"**{table.title}**", "", *lines, *(["", table.note] if table.note else [])])
-
-
-def markdown(sections: Sequence[Section], details: bool = True) -> str:
-    """The tables; without details only the first one of each experiment and the claims."""
-    parts = []
-    for section in sections:
-        parts.append(f"## {section.experiment.title}, {section.preset} preset\n\n{section.experiment.about}")
-        tables = section.summary.tables if details else section.summary.tables[:1]
-        parts += [_markdown_table(table) for table in (*tables, _claims_table(section.summary.claims))]
-        parts.append("\n".join(f"- {fact}" for fact in _facts(section)))
-    return "\n\n".join(parts) + "\n"
-
+__all__ = ["html"]
 
 STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto; padding: 1rem;
-  max-width: 72rem; overflow-wrap: break-word; }
-h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.3rem; margin-top: 2.5rem; } h3 { font-size: 1.05rem; }
-p, li { max-width: 46rem; }
+  max-width: 76rem; overflow-wrap: break-word; }
+h1 { font-size: 1.6rem; line-height: 1.2; }
+h2 { font-size: 1.35rem; margin: 3rem 0 .5rem; border-top: 2px solid #1a1a1a; padding-top: 1rem; }
+h3 { font-size: 1.1rem; margin: 2rem 0 .5rem; } h4 { font-size: 1rem; margin: 1.5rem 0 .25rem; }
+p, li { max-width: 52rem; }
+a { color: #00507d; }
+.short { background: #f2f6f9; border-left: 4px solid #0072b2; padding: .75rem 1rem; margin: 1rem 0; }
+.short h2 { border: 0; margin: 0 0 .25rem; padding: 0; font-size: 1.15rem; }
+.short p { margin: .6rem 0 .2rem; } .short ul { margin: 0; padding-left: 1.2rem; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
 figure { margin: 0; break-inside: avoid; } figcaption { font-size: .9rem; color: #333; }
 figure svg { width: 100%; height: auto; display: block; }
+.claim { display: grid; grid-template-columns: minmax(0, 5fr) minmax(0, 6fr); gap: 1.5rem; align-items: start; }
+.claim figure { max-width: 36rem; }
 .scroll { overflow-x: auto; } .scroll:focus { outline: 2px solid #0072b2; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid #ddd; }
-td:not(:first-child) { min-width: 5rem; } table:not(.claims) td:first-child { white-space: nowrap; }
-.claims td:nth-child(-n+2) { min-width: 14rem; }
-.verdict { font-weight: 600; white-space: nowrap; }
-.holds { color: #00573f; } .holds-in-part { color: #6b4e00; } .does-not-hold { color: #9c2a00; }
+.numbers td:not(:first-child) { min-width: 5rem; } .numbers td:first-child { white-space: nowrap; }
+.claim table { font-size: .85rem; width: 100%; } .claim td { white-space: nowrap; }
+.claim td:first-child { white-space: normal; }
+.variant th { background: #f5f5f5; padding-left: .4rem; }
+.best { font-weight: 700; }
+.verdict { font-weight: 600; }
+.holds, .holds-in-part { color: #00507d; } .contradicted, .mixed { color: #9c2a00; }
+.undecided, .too-few-runs-to-say { color: #555; }
+.source { font-weight: 400; color: #555; }
 .note, .facts { font-size: .9rem; color: #333; }
+@media (max-width: 60rem) { .claim { grid-template-columns: minmax(0, 1fr); gap: .5rem; } }
 @media (max-width: 40rem) { body { font-size: 15px; padding: .75rem; } table { font-size: .8rem; }
-  table:not(.claims) td:first-child { white-space: normal; min-width: 9rem; }
-  .claims thead { display: none; } .claims tr { display: block; padding: .5rem 0; border-bottom: 1px solid #ddd; }
-  .claims td { display: block; border: 0; padding: .1rem 0; } .claims td:nth-child(3)::before { content: "pairs: "; } }
+  .numbers td:first-child { white-space: normal; min-width: 9rem; }
+  .claim table { font-size: .78rem; } .claim th, .claim td { padding-right: .4rem; }
+  .claim td { white-space: normal; } }
 @media print { body { max-width: none; font-size: 10pt; } .scroll { overflow: visible; } h2 { break-before: page; }
-  .figures { grid-template-columns: 1fr 1fr; } tr { break-inside: avoid; } }
+  .short h2 { break-before: auto; } .figures { grid-template-columns: 1fr 1fr; } tr { break-inside: avoid; }
+  .claim { grid-template-columns: minmax(0, 1fr); } .numbers td { min-width: 0; } }
 """
 
 
-def _html_table(table: Table, kind: str = "") -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
-    body = ""
-    for row in table.rows:
-        cells = ""
-        for column, text in enumerate(row):
-            last = kind == "claims" and column == len(row) - 1
-            mark = f' class="verdict {re.sub(r"[^a-z]+", "-", text)}"' if last else ""
-            cells += f"<td{mark}>{escape(text)}</td>"
-        body += f"<tr>{cells}</tr>\n"
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+def html(sections: Sequence[Section]) -> str:
+    """The whole report as one page."""
     return (
-        f'<h3>{escape(table.title)}</h3>\n<div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{escape(table.title, quote=True)}"><table class="{kind}"><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody></table></div>\n{note}\n"
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        "<title>directloss: the paper's experiments, reproduced</title>\n"
+        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        "<h1>Direct loss minimization: the paper and what we found</h1>\n"
+        f"{_in_short(sections)}"
+        "<p>Song, Schwing, Zemel and Urtasun, <cite>Training Deep Neural Networks via Direct Loss Minimization</cite>, "
+        f"ICML 2016, beside runs of directloss.</p>\n{''.join(map(_section, sections))}"
+        f'<section id="rule">\n<h2>How verdicts are made</h2>\n<p>{escape(RULE)}</p>\n</section>\n'
+        "</main>\n</body>\n</html>\n"
+    )
+
+
+def _in_short(sections: Sequence[Section]) -> str:
+    parts = ""
+    for section in sections:
+        sentences = "".join(f"<li>{escape(sentence)}</li>\n" for sentence in section.takeaway)
+        parts += f'<p><a href="#{_id(section)}">{escape(section.title)}</a></p>\n<ul>\n{sentences}</ul>\n'
+    return f'<div class="short">\n<h2>In short</h2>\n{parts}</div>\n'
+
+
+def _section(section: Section) -> str:
+    name = _id(section)
+    figures = "".join(_figure(figure, name) for figure in section.summary.figures())
+    claims = "".join(_claim(block, f"{name}-claim-{k}") for k, block in enumerate(blocks(section.summary.claims), 1))
+    facts = "".join(f"<li>{escape(fact)}</li>\n" for fact in section.facts)
+    return (
+        f'<section id="{name}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.experiment.about)}</p>\n'
+        + (f'<div class="figures">\n{figures}</div>\n<p class="note">{BANDS}</p>\n' if figures else "")
+        + (f'<h3>What is claimed, and what we found</h3>\n<p class="note">{READING}</p>\n{claims}' if claims else "")
+        + (f"<h3>All numbers</h3>\n{''.join(map(_table, section.summary.tables))}" if section.summary.tables else "")
+        + f'<h3>How these numbers were made</h3>\n<ul class="facts">\n{facts}</ul>\n</section>\n'
+    )
+
+
+READING = (
+    "Each point is a mean difference in AP, with its 95 % interval. A comparison holds if the interval is above zero, "
+    "is contradicted if it is below zero, and is undecided if it contains zero. "
+    '<a href="#rule">How verdicts are made</a>'
+)
+BANDS = "Lines and bars are means over seeds. The bands around lines are one standard error."
+
+
+def _id(section: Section) -> str:
+    return f"{section.experiment.name}-{section.preset}"
+
+
+def _figure(figure: Figure, section: str) -> str:
+    return (
+        f'<figure><div role="img" aria-label="{escape(figure.alt, quote=True)}">{_inline(figure, section)}</div>'
+        f"<figcaption>{escape(figure.title)}</figcaption></figure>\n"
     )
 
 
@@ -200,37 +120,45 @@ def _inline(figure: Figure, section: str) -> str:
     return re.sub(r'(url\(|href=")#', rf"\g<1>#{section}-{figure.name}-", svg)
 
 
-def html(sections: Sequence[Section]) -> str:
-    """The whole report as one page, without scripts and without anything from elsewhere."""
-    body = ""
-    for section in sections:
-        name = f"{section.experiment.name}-{section.preset}"
-        figures = "".join(
-            f'<figure><div role="img" aria-label="{escape(figure.alt, quote=True)}">{_inline(figure, name)}</div>'
-            f"<figcaption>{escape(figure.title)}</figcaption></figure>\n"
-            for figure in section.summary.figures()
-        )
-        first, *others = (_html_table(table) for table in section.summary.tables) if section.summary.tables else ("",)
-        facts = "".join(f"<li>{escape(fact)}</li>\n" for fact in _facts(section))
-        body += (
-            f'<section id="{name}">\n<h2>{escape(section.experiment.title)}, {section.preset} preset</h2>\n'
-            f"<p>{escape(section.experiment.about)}</p>\n{first}"
-            f"{_html_table(_claims_table(section.summary.claims), 'claims')}"
-            f'<h3>Figures</h3>\n<p class="note">Bands are one standard error over seeds.</p>\n'
-            f'<div class="figures">\n{figures}</div>\n{"".join(others)}'
-            f'<h3>How these numbers were made</h3>\n<ul class="facts">\n{facts}</ul>\n</section>\n'
-        )
-    links = "".join(
-        f'<li><a href="#{section.experiment.name}-{section.preset}">{escape(section.experiment.title)}, '
-        f"{section.preset} preset</a></li>"
-        for section in sections
-    )
+def _claim(block: Block, name: str) -> str:
+    """A forest plot, and its numbers beside it."""
+    figure = forest("forest", block)
+    rows = ""
+    for claim in block.claims:
+        heading = f"{escape(claim.variant)}: {_verdict(judge(claim))}"
+        rows += f'<tr class="variant"><th colspan="5" scope="rowgroup">{heading}</th></tr>\n'
+        for *cells, found in claim_rows(claim):
+            plain = "".join(f"<td>{escape(text)}</td>" for text in cells)
+            rows += f"<tr>{plain}<td>{_verdict(Verdict(found))}</td></tr>\n"
+    head = "".join(f'<th scope="col">{text}</th>' for text in CLAIM_HEADER)
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        "<title>directloss: the paper's experiments, reproduced</title>\n"
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        "<h1>Direct loss minimization: the paper and what we found</h1>\n"
-        "<p>Song, Schwing, Zemel and Urtasun, <cite>Training Deep Neural Networks via Direct Loss Minimization</cite>, "
-        f"ICML 2016, beside runs of directloss.</p>\n<ul>{links}</ul>\n{body}</main>\n</body>\n</html>\n"
+        f'<h4 id="{name}">{escape(block.says)} <span class="source">({escape(block.source)})</span>: '
+        f"{_verdict(judge(block.claims))} "
+        f'<span class="source">({escape(counts_in_words(counted(block.claims)))})</span></h4>\n'
+        f'<div class="claim">\n<figure class="forest"><div role="img" aria-label="{escape(figure.alt, quote=True)}">'
+        f"{_inline(figure, name)}</div><figcaption>{FOREST}</figcaption></figure>\n"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(block.says, quote=True)}"><table>'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</div>\n"
+    )
+
+
+FOREST = "Mean differences in AP, with 95 % intervals"
+CLAIM_HEADER = ("comparison", "difference", "95 % interval", "pairs", "verdict")
+
+
+def _verdict(verdict: Verdict) -> str:
+    return f'<span class="verdict {verdict.replace(" ", "-")}">{verdict}</span>'
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
+    body = ""
+    for row, cells in enumerate(table.rows):
+        marked = [(' class="best"' if (row, column) in table.best else "", text) for column, text in enumerate(cells)]
+        body += "<tr>" + "".join(f"<td{mark}>{escape(text)}</td>" for mark, text in marked) + "</tr>\n"
+    note = f'<p class="note">{escape(table.note)}</p>\n' if table.note else ""
+    return (
+        f'<h4>{escape(table.title)}</h4>\n<div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{escape(table.title, quote=True)}"><table class="numbers"><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody></table></div>\n{note}"
     )

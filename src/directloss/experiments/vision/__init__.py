@@ -1,1 +1,1 @@
-"""Images in, features out: crops, backbones, cached features."""
+"""Images, boxes and detectors: reading, crops, backbones, features, proposals, evaluation."""

@@ -1,12 +1,12 @@
-"""AlexNet and SqueezeNet 1.0, with the names that torchvision gives their weights.
+"""AlexNet and SqueezeNet 1.0, with the names that torchvision gives their weights, and files of these weights.
 
-A backbone is a trunk, the convolutions, and a top, what stands between these and the head that a task puts on it.
+A backbone has a trunk and a top. The trunk is the convolutions. The top is the layers between them and a task's head.
 """
 
+import hashlib
 import io
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..data.downloads import check, download
-from ..harness.files import cache_folder
+from ..harness.cache import Cache, cache_folder, key_of
+from ..harness.downloads import check, download
+from ..harness.progress import Steps
 
 __all__ = [
     "BACKBONES",
@@ -24,39 +25,41 @@ __all__ = [
     "Official",
     "SqueezeNet",
     "WeightsError",
+    "cache_weights",
+    "cached_backbone",
     "find_weights",
     "load_weights",
 ]
 
 
 class WeightsError(ValueError):
-    """A file of weights that cannot be used."""
+    """A weights file that cannot be used."""
 
 
 @dataclass(frozen=True)
 class Official:
-    """Where torchvision's weights are, and how the SHA-256 of the file begins."""
+    """Where torchvision's weights are, and the first digits of the file's SHA-256."""
 
     address: str
     sha256: str
 
 
 class Backbone(nn.Module, ABC):
-    """Crops (items, 3, 227, 227), normalised, to what a head sees."""
+    """From normalised crops (items, 3, 227, 227) to the inputs of a head."""
 
     official: Official
     width: int
-    """Of what the top returns."""
+    """Number of outputs of the top."""
     stride: int
     """Pixels of the image from one pixel of the maps to the next."""
     offset: float
-    """Where in the image the first pixel of the maps begins, if each is centred on what it sees."""
+    """Where in the image the first pixel of the maps begins, if each is centred on its receptive field."""
     margin: int
-    """Pixels to put to the right of an image and below it, so that the maps reach its edges there."""
+    """Pixels added to the right of an image and below it, so that the maps reach its edges there."""
     channels: int
-    """Of the maps."""
+    """Number of channels of the maps."""
     cells: int
-    """A box of maps is pooled to so many rows and columns of cells."""
+    """A box is pooled to this number of rows and columns of cells."""
 
     @abstractmethod
     def trunk(self, crops: Tensor) -> Tensor:
@@ -64,23 +67,23 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def top(self, maps: Tensor) -> Tensor:
-        """From what the trunk returns to (items, width)."""
+        """From the output of the trunk to (items, width)."""
 
     @abstractmethod
     def of_top(self) -> list[nn.Module]:
-        """The layers that the top has weights in."""
+        """The layers of the top that have weights."""
 
     @abstractmethod
     def pooled(self, crops: Tensor) -> Tensor:
-        """Features for a head on a frozen backbone, (items, features): the trunk's maps, pooled."""
+        """Features (items, features) for a head on a frozen backbone: the pooled maps of the trunk."""
 
     @abstractmethod
     def maps(self, images: Tensor) -> Tensor:
-        """Of images of any size, normalised: the trunk's last maps of fine grain, for boxes to be pooled from."""
+        """The last maps of the trunk with fine resolution, from normalised images of any size; boxes pool from them."""
 
 
 class AlexNet(Backbone):
-    """Krizhevsky's network as torchvision has it (one tower)."""
+    """Krizhevsky's network in torchvision's version, with one tower."""
 
     official = Official("https://download.pytorch.org/models/alexnet-owt-7be5be79.pth", "7be5be79")
     width = 4096
@@ -182,8 +185,8 @@ BACKBONES: dict[str, type[Backbone]] = {"alexnet": AlexNet, "squeezenet": Squeez
 """By name, for the command line."""
 
 
-def find_weights(backbone: str, given: Path | None, say: Callable[[str], Callable[[float], object]]) -> Path:
-    """The file of a backbone's weights: the given one, or torchvision's, which is fetched once."""
+def find_weights(backbone: str, given: Path | None, steps: Steps) -> Path:
+    """The weights file of a backbone: the given one, or torchvision's, which is fetched once."""
     if backbone not in BACKBONES:
         raise ValueError(f"There is no backbone {backbone!r}. There are: {', '.join(BACKBONES)}.")
     if given is not None:
@@ -193,14 +196,31 @@ def find_weights(backbone: str, given: Path | None, say: Callable[[str], Callabl
     if path.exists():
         check(path, "sha256", official.sha256)
     else:
-        download(official.address, path, "sha256", official.sha256, say(f"weights of {backbone}"))
+        download(official.address, path, "sha256", official.sha256, steps(f"weights of {backbone}"))
     return path
 
 
-def load_weights(backbone: Backbone, path: Path) -> list[str]:
-    """Fill a backbone from a file of torchvision's weights, `.pth` or `.npz`.
+def cache_weights(cache: Cache, path: Path) -> str:
+    """Copy a weights file into the cache, for processes that know only its key; return the key."""
+    content = path.read_bytes()
+    key = key_of(kind="weights", sha256=hashlib.sha256(content).hexdigest()) + path.suffix
+    cache.write("weights", key, content)
+    return key
 
-    The trunk must be there whole. Weights of the classifier may be missing: they stay random, and are returned by name.
+
+def cached_backbone(cache: Cache, backbone: str, key: str, seed: int) -> Backbone:
+    """A backbone with the weights under a key. Weights that are missing there are drawn from the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = BACKBONES[backbone]()
+    load_weights(network, cache.find("weights", key))
+    return network
+
+
+def load_weights(backbone: Backbone, path: Path) -> list[str]:
+    """Load torchvision's weights into a backbone, from a `.pth` or `.npz` file; return the names that are missing.
+
+    All weights of the trunk must be in the file. Those of the classifier may be missing; they stay random.
     """
     if not path.is_file():
         raise WeightsError(f"{path} is missing.")
@@ -209,14 +229,14 @@ def load_weights(backbone: Backbone, path: Path) -> list[str]:
         found = _read_npz(path, expected) if path.suffix == ".npz" else _read_pth(path)
     except WeightsError:
         raise
-    except Exception as error:  # whatever a hostile file makes the reader raise
-        raise WeightsError(f"{path} is no file of weights: {type(error).__name__}: {str(error)[:200]}") from None
+    except Exception as error:  # a hostile file can make the reader raise anything
+        raise WeightsError(f"{path} is not a weights file: {type(error).__name__}: {str(error)[:200]}") from None
     unknown = sorted(found.keys() - expected.keys())
     missing = sorted(expected.keys() - found.keys())
     lost = [name for name in missing if not name.startswith("classifier.")]
     if unknown or lost:
         wrong = f"{unknown[0]!r} is unknown" if unknown else f"{lost[0]!r} is missing"
-        raise WeightsError(f"{path} holds no weights of {type(backbone).__name__}: {wrong}.")
+        raise WeightsError(f"{path} does not hold weights of {type(backbone).__name__}: {wrong}.")
     for name, tensor in found.items():
         if tensor.shape != expected[name].shape:
             shapes = f"{tuple(tensor.shape)} instead of {tuple(expected[name].shape)}"
@@ -230,11 +250,11 @@ def load_weights(backbone: Backbone, path: Path) -> list[str]:
 def _read_pth(path: Path) -> dict[str, Tensor]:
     found = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise WeightsError(f"{path} holds no dictionary of tensors.")
+        raise WeightsError(f"{path} does not hold a dictionary of tensors.")
     for name, tensor in found.items():
         plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.is_floating_point()
         if not plain:
-            raise WeightsError(f"{path}: {str(name)[:80]!r} is no plain tensor of real numbers.")
+            raise WeightsError(f"{path}: {str(name)[:80]!r} is not a plain tensor of real numbers.")
     return {str(name): tensor.float() for name, tensor in found.items()}
 
 
@@ -244,7 +264,7 @@ def _read_npz(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
         for entry in archive.infolist():
             name = entry.filename.removesuffix(".npy")
             if name not in expected or name in found:
-                raise WeightsError(f"{path}: {name[:80]!r} is unknown or there twice.")
+                raise WeightsError(f"{path}: {name[:80]!r} is unknown or is there twice.")
             if entry.file_size > 8 * expected[name].numel() + 4096:
                 raise WeightsError(f"{path}: {name!r} has {entry.file_size} bytes, more than it can need.")
             array = np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)

@@ -32,19 +32,19 @@ def _areas(boxes: Floats) -> Floats:
 def labelled(
     boxes: Floats, objects: Floats, difficult: NDArray[np.bool_], positive: float, negative: float
 ) -> NDArray[np.int8]:
-    """Labels of boxes for one class: 1 on an object, −1 away from all, 0 not to be used.
+    """Labels of boxes for one class: 1 positive, −1 negative, 0 not to be used.
 
-    A box is on an object that it overlaps by at least `positive`, and away if it overlaps all by less than `negative`.
-    One that is only on a difficult object, or near it, is not used.
+    A box is positive if it overlaps an object that is not difficult by `positive` or more. It is negative if it
+    overlaps every object by less than `negative`.
     """
     hard, easy = (overlaps(boxes, objects[which]).max(axis=1, initial=0.0) for which in (difficult, ~difficult))
     return np.where(easy >= positive, 1, np.where(np.maximum(easy, hard) < negative, -1, 0)).astype(np.int8)
 
 
 def suppress(images: Integers, boxes: Floats, scores: Floats, overlap: float) -> Integers:
-    """Non-maximum suppression, image by image: the places of the boxes that stay, best first.
+    """Non-maximum suppression in each image: the places of the boxes that stay, best first.
 
-    A box that overlaps a better one that stays by more than `overlap` goes. Of equal scores the first one is better.
+    A box is dropped if it overlaps a better box that stays by more than `overlap`. Of equal scores the first is better.
     """
     order = np.lexsort((-scores, images))
     stays = order[kernels.suppress(np.asarray(boxes, dtype=np.float64)[order], images[order], overlap)]

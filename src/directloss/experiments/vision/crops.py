@@ -1,7 +1,7 @@
 """Crops as in R-CNN: a box and a margin of context around it, warped to a square.
 
-The square's margin is 16 pixels wide after warping, so in the image it is wider on a large box than on a small one.
-What lies outside the image is filled with the mean colour, which the backbone's normalisation turns into zero.
+The margin is 16 pixels wide in the square, so in the image it is wider around a large box than around a small one.
+Parts outside of the image are filled with the mean colour, which the backbone's normalisation turns into zero.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ SIZE = 227
 CONTEXT = 16
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
-"""Of ImageNet, as torchvision's weights expect them."""
+"""Mean and standard deviation of ImageNet's colours, as torchvision's weights expect them."""
 _MEAN, _STD = torch.tensor(MEAN).view(3, 1, 1), torch.tensor(STD).view(3, 1, 1)
 
 
 class Window(NamedTuple):
-    """What part of the image goes to what part of the square; pixel edges, from 0."""
+    """A part of the image and the part of the square that it goes to; pixel edges, from 0."""
 
     source: tuple[float, float, float, float]
     target: tuple[int, int, int, int]
 
 
 def window(box: Sequence[float], width: int, height: int, size: int = SIZE, context: int = CONTEXT) -> Window:
-    """Where the crop of a box lies in an image of that size. Boxes count pixels from 1, both ends inside."""
+    """The window of a box in an image of this size. Boxes count pixels from 1, both ends inside."""
     grow = size / (size - 2 * context)
     sides = []
     for low, high, limit in ((box[0], box[2], width), (box[1], box[3], height)):
@@ -46,7 +46,7 @@ def window(box: Sequence[float], width: int, height: int, size: int = SIZE, cont
 
 
 def crop(image: Any, box: Sequence[float], size: int = SIZE, context: int = CONTEXT) -> Tensor:
-    """The crop of a box of a Pillow image: (3, size, size), uint8. Pixels are averaged where it shrinks."""
+    """The crop of a box of a Pillow image: (3, size, size), uint8. Where it shrinks, pixels are averaged."""
     from PIL import Image
 
     source, target = window(box, image.width, image.height, size, context)
@@ -57,5 +57,5 @@ def crop(image: Any, box: Sequence[float], size: int = SIZE, context: int = CONT
 
 
 def normalised(crops: Tensor) -> Tensor:
-    """Crops (…, 3, size, size) of bytes as a backbone wants them: the mean colour is zero to half a grey level."""
+    """Crops (…, 3, size, size) of bytes as inputs of a backbone: the mean colour is zero, up to half a grey level."""
     return (crops.float() / 255 - _MEAN) / _STD

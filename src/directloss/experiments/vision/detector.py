@@ -1,4 +1,4 @@
-"""A detector of several classes: kept in a folder, and used on images.
+"""A detector of several classes: saved in a folder, loaded from it, and used on images.
 
 The folder holds `detector.json`, `detector.npz` with a linear head a class, and the weights of the backbone. It is
 trusted only if the checksums in the first agree with the others.
@@ -21,9 +21,9 @@ from ..harness.files import write_whole
 from .backbones import BACKBONES, Backbone, WeightsError, load_weights
 from .boxes import suppress
 from .proposals import search
-from .regions import WAYS, Basis, describe
+from .regions import FEATURE_KINDS, Basis, describe
 
-__all__ = ["ClassHeads", "Detector", "DetectorError", "Found", "draw", "load_detector", "save_detector", "upright"]
+__all__ = ["ClassHeads", "Detection", "Detector", "DetectorError", "draw", "load_detector", "save_detector", "upright"]
 
 FORMAT = 1
 LEAST_SIDE = 2  # pixels of an image
@@ -32,12 +32,12 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 class DetectorError(ValueError):
-    """A folder that holds no detector."""
+    """A folder that does not hold a detector."""
 
 
 @dataclass(frozen=True)
 class ClassHeads:
-    """One linear score a class, and from what score on a box is shown."""
+    """A linear score for each class, and the threshold from which on a box is shown."""
 
     classes: tuple[str, ...]
     weights: Tensor
@@ -53,10 +53,11 @@ class ClassHeads:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A box that shows something."""
+class Detection:
+    """A box with the class and the score that the detector gives it."""
 
     name: str
+    """Of the class."""
     score: float
     box: tuple[float, float, float, float]
     """Left, top, right, bottom: pixels from 1, both ends inside."""
@@ -67,24 +68,24 @@ class Detector:
     """Selective search, a backbone, heads, non-maximum suppression."""
 
     network: Backbone
-    way: str
+    feature_kind: str
     boxes: int
     overlap: float
     heads: ClassHeads
 
-    def __call__(self, image: Any, top: int = 20) -> list[Found]:
-        """What a Pillow image shows, at most `top` boxes: those farthest above the threshold of their class."""
+    def __call__(self, image: Any, top: int = 20) -> list[Detection]:
+        """The detections in a Pillow image, at most `top`: those farthest above the threshold of their class."""
         if min(image.size) < LEAST_SIDE:
-            raise ValueError(f"An image of {image.width} × {image.height} pixels shows nothing.")
+            raise ValueError(f"The image has {image.width} × {image.height} pixels; a side must have {LEAST_SIDE}.")
         boxes = search(image)[: self.boxes].astype(np.float64)
-        rows = describe(image, boxes, self.way, self.network)
+        rows = describe(image, boxes, self.feature_kind, self.network)
         scores = (rows @ self.heads.weights + self.heads.biases).double().numpy()
         found = []
         for number, name in enumerate(self.heads.classes):
             stays = suppress(np.zeros(len(boxes), dtype=np.int64), boxes, scores[:, number], self.overlap)
             above = scores[stays, number] - float(self.heads.thresholds[number])
             found += [
-                (margin, Found(name, float(scores[place, number]), tuple(boxes[place].tolist())))
+                (margin, Detection(name, float(scores[place, number]), tuple(boxes[place].tolist())))
                 for place, margin in zip(stays, above.tolist(), strict=True)
                 if margin >= 0
             ]
@@ -92,7 +93,7 @@ class Detector:
 
 
 def save_detector(folder: Path, detector: Detector) -> None:
-    """Write the folder; `detector.json` comes last, so that a folder without it is not whole."""
+    """Write the folder. `detector.json` comes last, so that a folder that has it is whole."""
     heads = detector.heads
     arrays = {"weights": heads.weights, "biases": heads.biases, "thresholds": heads.thresholds}
     trunk = {name: of for name, of in detector.network.state_dict().items() if name.startswith("features.")}
@@ -101,7 +102,7 @@ def save_detector(folder: Path, detector: Detector) -> None:
     for name, content in files.items():
         write_whole(folder / name, content)
     (backbone,) = (name for name, kind in BACKBONES.items() if kind is type(detector.network))
-    facts = {"format": FORMAT, "backbone": backbone, "way": detector.way, "boxes": detector.boxes}
+    facts = {"format": FORMAT, "backbone": backbone, "feature_kind": detector.feature_kind, "boxes": detector.boxes}
     facts |= {"overlap": detector.overlap, "classes": heads.classes}
     facts["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     write_whole(folder / "detector.json", json.dumps(facts, indent=1) + "\n")
@@ -109,45 +110,47 @@ def save_detector(folder: Path, detector: Detector) -> None:
 
 def _npz(tensors: Mapping[str, Tensor]) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **{name: tensor.float().numpy() for name, tensor in tensors.items()})
+    arrays: dict[str, Any] = {name: tensor.float().numpy() for name, tensor in tensors.items()}
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
 def load_detector(folder: Path) -> Detector:
-    """Read a folder that `save_detector` wrote, with distrust."""
+    """Read a folder that `save_detector` wrote. Whatever is wrong with it is a `DetectorError`."""
     path = folder / "detector.json"
     if not path.is_file():
         raise DetectorError(
-            f"{folder} holds no detector: there is no {path.name}. `directloss reproduce detection` makes one."
+            f"{folder} does not hold a detector: there is no {path.name}. `directloss reproduce detection` makes one."
         )
     try:
         facts = json.loads(_bytes(path, LARGEST_JSON))
         if facts["format"] != FORMAT:
             raise DetectorError(f"{path} has format {facts['format']!r}; this version reads {FORMAT}.")
-        if facts["backbone"] not in BACKBONES or facts["way"] not in WAYS:
+        feature_kind = facts["feature_kind"] if "feature_kind" in facts else facts["way"]  # its name until 0.1
+        if facts["backbone"] not in BACKBONES or feature_kind not in FEATURE_KINDS:
             raise DetectorError(f"{path} names a backbone or a kind of features that is unknown.")
         classes = tuple(str(name) for name in facts["classes"])
         if not classes or not all(name.isprintable() and 0 < len(name) <= 64 for name in classes):
-            raise DetectorError(f"{path} names no classes, or some that are no words.")
+            raise DetectorError(f"{path} names no classes, or some that are not words.")
         boxes, overlap = int(facts["boxes"]), float(facts["overlap"])
         network = BACKBONES[facts["backbone"]]().eval()
         contents = {name: _bytes(folder / name, LARGEST_FILE) for name in ("detector.npz", "backbone.npz")}
         for name, content in contents.items():
             if hashlib.sha256(content).hexdigest() != facts["files"][name]:
-                raise DetectorError(f"{folder / name} is damaged, or of another detector: its checksum is wrong.")
+                raise DetectorError(f"{folder / name} is damaged or of another detector: its checksum is wrong.")
         load_weights(network, folder / "backbone.npz")
         tensors = _read_heads(folder / "detector.npz", contents["detector.npz"], network, len(classes))
         if not (boxes > 0 and 0 <= overlap <= 1):
             raise DetectorError(f"{path} wants {boxes} boxes that overlap by at most {overlap}.")
     except (DetectorError, WeightsError):
         raise
-    except Exception as error:  # whatever a hostile file makes the reader raise
-        raise DetectorError(f"{folder} holds no detector: {type(error).__name__}: {str(error)[:200]}") from None
-    return Detector(network, facts["way"], boxes, overlap, ClassHeads(classes, *tensors))
+    except Exception as error:  # a hostile file can make the reader raise anything
+        raise DetectorError(f"{folder} does not hold a detector: {type(error).__name__}: {str(error)[:200]}") from None
+    return Detector(network, feature_kind, boxes, overlap, ClassHeads(classes, *tensors))
 
 
 def _read_heads(path: Path, content: bytes, network: Backbone, classes: int) -> list[Tensor]:
-    """Weights, biases and thresholds, if they fit the network and so many classes."""
+    """Weights, biases and thresholds, if they fit the network and the number of classes."""
     features = network.channels * network.cells**2
     shapes = {"weights": (features, classes), "biases": (classes,), "thresholds": (classes,)}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -158,7 +161,7 @@ def _read_heads(path: Path, content: bytes, network: Backbone, classes: int) -> 
         for name, shape in shapes.items():
             array = arrays[name]
             if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
-                raise DetectorError(f"{path}: {name!r} is no array of {shape} finite numbers.")
+                raise DetectorError(f"{path}: {name!r} is not an array of {shape} finite numbers.")
             found.append(torch.from_numpy(array.astype(np.float32)))
     return found
 
@@ -172,13 +175,13 @@ def _bytes(path: Path, at_most: int) -> bytes:
 
 
 def upright(image: Any) -> Any:
-    """A Pillow image as a camera meant it: turned as its EXIF data say."""
+    """A Pillow image turned upright, as its EXIF data say."""
     from PIL import ImageOps
 
     return ImageOps.exif_transpose(image)
 
 
-def draw(image: Any, found: Sequence[Found]) -> Any:
+def draw(image: Any, detections: Sequence[Detection]) -> Any:
     """A copy of a Pillow image with boxes, names and scores, the best box on top."""
     from PIL import ImageDraw, ImageFont
 
@@ -186,8 +189,8 @@ def draw(image: Any, found: Sequence[Found]) -> Any:
     pen = ImageDraw.Draw(copy)
     size = max(11, min(image.size) // 28)
     font = ImageFont.load_default(size)
-    names = list(dict.fromkeys(each.name for each in found))
-    for each in reversed(found):
+    names = list(dict.fromkeys(each.name for each in detections))
+    for each in reversed(detections):
         colour = COLOURS[names.index(each.name) % len(COLOURS)]
         left, top, right, bottom = each.box
         pen.rectangle((left - 1, top - 1, right - 1, bottom - 1), outline=colour, width=max(2, size // 6))

@@ -1,4 +1,4 @@
-"""Detections against ground truth, exactly as PASCAL VOC2012 does it."""
+"""Evaluation of detections against ground truth, exactly as in PASCAL VOC2012."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Objects:
     """Ground truth of one class."""
 
     images: Integers
-    """Of every object the number of its image."""
+    """For each object the number of its image."""
     boxes: Floats
     difficult: NDArray[np.bool_]
 
@@ -31,27 +31,27 @@ class Detections:
 
 @dataclass(frozen=True)
 class Curve:
-    """Precision against recall, detection by detection from the best on, and the area under the interpolated curve."""
+    """Precision and recall after each detection, from the best on, and the area under the interpolated curve."""
 
     order: Integers
     """The detections, best first."""
     objects: Integers
-    """The object that each of them, so ordered, overlaps enough and most; −1: none."""
+    """For each detection in this order: the object that it overlaps most, if enough; −1: none."""
     right: NDArray[np.bool_]
     counts: NDArray[np.bool_]
-    """Whether it is right or wrong, and not on a difficult object."""
+    """False for a detection of a difficult object, which is neither right nor wrong."""
     recall: Floats
     precision: Floats
     average_precision: float
-    """Not a number if there is nothing to find."""
+    """NaN if there are no objects to detect."""
 
 
 def evaluate(objects: Objects, detections: Detections, overlap: float = 0.5) -> Curve:
     """Match detections to objects greedily, best score first, and measure.
 
-    A detection goes to the object of its image that it overlaps most. It is right if that is at least `overlap` and
-    nobody better went there; it does not count if that object is difficult; else it is wrong. Difficult objects need
-    not be found. Of equal scores the detection that comes first is first.
+    A detection is matched to the object of its image that it overlaps most. It is right if the overlap is at least
+    `overlap` and no better detection was matched to that object. It does not count if the object is difficult. Else it
+    is wrong. Difficult objects do not count as missed. Of equal scores the detection that comes first is better.
     """
     wanted = int((~objects.difficult).sum())
     order = np.argsort(-detections.scores, kind="stable")
@@ -74,6 +74,6 @@ def evaluate(objects: Objects, detections: Detections, overlap: float = 0.5) -> 
 
 
 def _area(recall: Floats, precision: Floats) -> float:
-    """The area under the curve whose precision at a recall is the highest at that recall or beyond."""
+    """The area under the curve whose precision at a recall is the highest precision at that recall or a higher one."""
     highest = np.maximum.accumulate(precision[::-1])[::-1]
     return float((np.diff(recall, prepend=0.0) * highest).sum())

@@ -1,4 +1,4 @@
-"""Loops over boxes: which of them stay, and means of a map over the cells of each."""
+"""Compiled loops over boxes: non-maximum suppression, and means of a map over the cells of each box."""
 
 import numpy as np
 
@@ -8,18 +8,18 @@ __all__ = ["pool", "suppress"]
 
 
 def _suppress(boxes, images, overlap):
-    """Mask of the boxes that stay; sorted by image, the best of an image first. Both ends of a box are inside."""
+    """Mask of the boxes that stay. Boxes are sorted by image, the best of an image first; both ends are inside."""
     count = len(boxes)
     stays = np.zeros(count, dtype=np.bool_)
     areas = (boxes[:, 2] - boxes[:, 0] + 1) * (boxes[:, 3] - boxes[:, 1] + 1)
-    kept = np.empty(count, dtype=np.int64)
+    staying = np.empty(count, dtype=np.int64)
     found = 0
     for k in range(count):
         if k == 0 or images[k] != images[k - 1]:
             found = 0
         good = True
         for place in range(found):
-            other = kept[place]
+            other = staying[place]
             width = min(boxes[k, 2], boxes[other, 2]) - max(boxes[k, 0], boxes[other, 0]) + 1
             height = min(boxes[k, 3], boxes[other, 3]) - max(boxes[k, 1], boxes[other, 1]) + 1
             if width > 0 and height > 0:
@@ -29,7 +29,7 @@ def _suppress(boxes, images, overlap):
                     break
         if good:
             stays[k] = True
-            kept[found] = k
+            staying[found] = k
             found += 1
     return stays
 

@@ -1,29 +1,31 @@
-"""Boxes that may hold something: selective search (Uijlings et al., 2013), fast mode, as R-CNN uses it.
+"""Proposals, boxes that may hold an object: selective search (Uijlings et al., 2013), fast mode, as R-CNN uses it.
 
-OpenCV draws the order of its boxes from the C library's random numbers, so these are seeded before every image. What
-was found is kept per image, under a key of the image's bytes.
+OpenCV orders its boxes by the C library's random numbers, so these are seeded before every image. The proposals of an
+image are cached under a key of its bytes.
 """
 
 import ctypes
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.voc import DevkitError, read_image
-from ..harness.files import cache_folder, write_whole
+from ..harness.cache import Cache, key_of
 from ..harness.processes import in_parallel
+from ..harness.progress import Progress, no_progress
 from .boxes import Floats, overlaps
+from .images import ImageError, read_image
 
 __all__ = ["proposals", "propose", "recall", "search"]
 
-VERSION = 1  # raise it when the same key would give other boxes
-LARGEST = 500  # pixels of the longer side in which is searched; VOC has no larger ones
-SMALLEST = 20  # pixels of a side of a box, there
+VERSION = 1  # see `key_of`
+LARGEST = 500  # pixels of the longer side of the searched image; larger ones are shrunk, VOC has none
+CACHE = Cache("directloss reproduce")
+SMALLEST = 20  # pixels of a side of a box in it
 
 
 def propose(path: Path, seed: int = 0) -> NDArray[np.int32]:
@@ -32,18 +34,17 @@ def propose(path: Path, seed: int = 0) -> NDArray[np.int32]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DevkitError(f"{path} cannot be read: {error.strerror}.") from None
-    facts = f" fast {SMALLEST} {LARGEST} {seed} {VERSION} {cv2.__version__}"
-    key = hashlib.sha256(content + facts.encode()).hexdigest()[:32]
-    kept = cache_folder() / "proposals" / key[:2] / f"{key}.boxes"
-    boxes = _read(kept)
+        raise ImageError(f"{path} cannot be read: {error.strerror}.") from None
+    facts = {"mode": "fast", "smallest": SMALLEST, "largest": LARGEST, "opencv": cv2.__version__, "version": VERSION}
+    key = key_of(kind="proposals", image=hashlib.sha256(content).hexdigest(), seed=seed, **facts)
+    boxes = _read(CACHE.path("proposals", f"{key}.boxes"))
     if boxes is None:
         try:
             boxes = search(read_image(path), seed)
         except cv2.error as error:
-            raise DevkitError(f"{path} cannot be searched: {error}") from None
+            raise ImageError(f"{path} cannot be searched: {error}") from None
         content = boxes.astype("<i4").tobytes()
-        write_whole(kept, hashlib.sha256(content).digest() + content)
+        CACHE.write("proposals", f"{key}.boxes", hashlib.sha256(content).digest() + content)
     return boxes
 
 
@@ -59,7 +60,7 @@ def _opencv() -> Any:
 
 
 def _read(path: Path) -> NDArray[np.int32] | None:
-    """What is kept, if it is whole: it begins with its checksum."""
+    """The cached boxes, None if there are none or the checksum at the beginning of the file is wrong."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -69,9 +70,9 @@ def _read(path: Path) -> NDArray[np.int32] | None:
 
 
 def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
-    """Search a Pillow image: left, top, right, bottom from 1, both ends inside; no two alike, none too small.
+    """The proposals of a Pillow image: left, top, right, bottom from 1, both ends inside; all different.
 
-    An image with nothing to find is one box.
+    An image that is too small to search has one proposal, the whole image.
     """
     from PIL import Image
 
@@ -83,7 +84,7 @@ def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
     if min(small.size) < SMALLEST:
         return whole
     cv2.setNumThreads(1)
-    ctypes.CDLL("ucrtbase" if os.name == "nt" else None).srand(seed + 1)  # of 0 and 1 glibc makes the same
+    ctypes.CDLL("ucrtbase" if os.name == "nt" else None).srand(seed + 1)  # for glibc, 0 and 1 are the same seed
     searching = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
     searching.setBaseImage(np.ascontiguousarray(np.asarray(small)[:, :, ::-1]))
     searching.switchToSelectiveSearchFast()
@@ -98,20 +99,20 @@ def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
 
 
 def proposals(
-    paths: Sequence[Path], jobs: int = 0, after: Callable[[float], object] = lambda share: None, seed: int = 0
+    paths: Sequence[Path], jobs: int = 0, progress: Progress = no_progress, seed: int = 0
 ) -> list[NDArray[np.int32]]:
-    """Of every image, in so many processes; 0: as many as cores."""
+    """The proposals of every image, found in `jobs` processes; 0: as many as cores."""
     from joblib import cpu_count
 
     found = []
     for boxes in in_parallel(propose, [(path, seed) for path in paths], jobs or cpu_count()):
         found.append(boxes)
-        after(len(found) / len(paths))
+        progress(len(found) / len(paths))
     return found
 
 
 def recall(boxes: Sequence[NDArray[Any]], truths: Sequence[Floats], overlap: float = 0.5) -> float:
-    """The share of objects that some proposal of their image overlaps so much; not a number if there are none."""
+    """The share of objects that some proposal of their image overlaps by `overlap` or more; NaN without objects."""
     total = sum(len(truth) for truth in truths)
     hit = sum(
         int((overlaps(truth, found).max(axis=1, initial=0.0) >= overlap).sum())

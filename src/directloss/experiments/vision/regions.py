@@ -1,11 +1,10 @@
-"""Features of many boxes of an image, two ways: every box warped to a crop of its own, or all pooled from one map.
+"""Features of many boxes of an image, of two kinds: "warped" from a crop of each box, or "pooled" from one map.
 
-Rows have length one. For a head they are turned into the coordinates in which boxes of the training images vary most,
-and kept in half precision.
+A row is the features of one box, scaled to length one. For a head, rows are given in the coordinates in which boxes of
+the training images vary most, and cached in half precision.
 """
 
 import hashlib
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -17,26 +16,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.voc import DevkitError, read_image
-from ..harness.cache import alone, keep, key_of, location, open_kept
-from ..harness.files import write_whole
+from ..harness.cache import Cache, key_of
+from ..harness.progress import Progress, Steps
 from .backbones import Backbone
 from .boxes import Floats
 from .crops import crop, normalised
+from .images import ImageError, read_image
 from .pooling import pool
 
-__all__ = ["WAYS", "Basis", "compute", "describe", "fit_basis", "kept_basis"]
+__all__ = ["FEATURE_KINDS", "Basis", "compute", "describe", "fit_basis", "read_basis"]
 
-VERSION = 1  # raise it when the same key would give other values
-SHORTER, LONGER = 600, 1000  # pixels of an image's sides before the network, as in Fast R-CNN
-MARGIN = 16  # pixels of mean colour to its left and above it, so that the maps reach its edges there
+VERSION = 1  # see `key_of`
+SHORTER, LONGER = 600, 1000  # largest sides of the image that the network gets, in pixels, as in Fast R-CNN
+MARGIN = 16  # pixels of mean colour added to its left and above it, so that the maps reach its edges there
 AT_ONCE = 16  # crops
-SAMPLED, SEED = 64, 0  # boxes of an image for a basis, and what draws them
+SAMPLED, SEED = 64, 0  # boxes of an image for a basis, and the seed that draws them
 
 
-def describe(image: Any, boxes: Floats, way: str, network: Backbone) -> Tensor:
+def describe(image: Any, boxes: Floats, feature_kind: str, network: Backbone) -> Tensor:
     """Rows (boxes, features) of length one for boxes of a Pillow image."""
-    rows = WAYS[way](image, boxes, network)
+    rows = FEATURE_KINDS[feature_kind](image, boxes, network)
     return rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-6)
 
 
@@ -62,17 +61,17 @@ def _warped(image: Any, boxes: Floats, network: Backbone) -> Tensor:
     return torch.cat(parts)
 
 
-WAYS: dict[str, Callable[[Any, Floats, Backbone], Tensor]] = {"pooled": _pooled, "warped": _warped}
+FEATURE_KINDS: dict[str, Callable[[Any, Floats, Backbone], Tensor]] = {"pooled": _pooled, "warped": _warped}
 """By name, for the command line."""
 
 
 @dataclass(frozen=True)
 class Basis:
-    """Coordinates: rows less `mean`, times `axes`."""
+    """Coordinates: (rows − mean) times axes."""
 
     mean: Tensor
     axes: Tensor
-    """(features, components), scaled so that components are of order one on the boxes that it was fitted to."""
+    """(features, components), scaled so that components have mean square one on the boxes that it was fitted to."""
 
     def __call__(self, rows: Tensor) -> Tensor:
         """(boxes, features) to (boxes, components)."""
@@ -80,10 +79,10 @@ class Basis:
 
 
 def fit_basis(rows: Tensor, components: int, seed: int) -> Basis:
-    """The coordinates in which rows vary most. All are scaled alike: gradient descent sees a mere rotation."""
+    """The coordinates in which rows vary most. All have one scale, so that gradient descent sees only a rotation."""
     components = min(components, *rows.shape)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so that it does not hang on how many there are
+    torch.set_num_threads(1)  # the result must not depend on the number of threads
     try:
         mean = rows.mean(0)
         with torch.random.fork_rng(devices=[]):
@@ -96,87 +95,81 @@ def fit_basis(rows: Tensor, components: int, seed: int) -> Basis:
 
 
 def compute(
+    cache: Cache,
     paths: Sequence[Path],
     boxes: Sequence[NDArray[Any]],
-    way: str,
+    feature_kind: str,
     network: Backbone,
     made_by: dict[str, Any],
     sample: Sequence[int],
     components: int,
-    say: Callable[[str], Callable[[float], object]],
+    steps: Steps,
 ) -> tuple[str, str, str]:
-    """All boxes of all images one after the other, their rows, and the basis that `sample` images give; their keys.
+    """The keys of three arrays: all boxes of all images, their rows, and the basis that `sample` images give.
 
-    `made_by`: what else they depend on. Computes what is not there yet.
+    `made_by`: what else they depend on. Computes what is not in the cache.
     """
     digest = hashlib.sha256()
-    heard = say("reading images")
-    for number, (path, found) in enumerate(zip(paths, boxes, strict=True)):
-        heard((number + 1) / len(paths))
-        digest.update(hashlib.sha256(path.read_bytes()).digest() + found.astype("<f8").tobytes())
-    facts = {"way": way, "data": digest.hexdigest(), "sample": list(sample), "components": components}
+    progress = steps("reading images")
+    for number, (path, some) in enumerate(zip(paths, boxes, strict=True)):
+        progress((number + 1) / len(paths))
+        digest.update(hashlib.sha256(path.read_bytes()).digest() + some.astype("<f8").tobytes())
+    facts = {"features": feature_kind, "data": digest.hexdigest(), "sample": list(sample), "components": components}
     facts |= {"sides": [SHORTER, LONGER, network.margin], "version": VERSION, **made_by}
-    boxes_key, key, basis_key = (key_of(kind=kind, **facts) for kind in ("boxes", "rows", "basis"))
-    if not location(boxes_key).exists():
-        _write(boxes_key, np.concatenate(boxes).astype(np.float32))
-    location(basis_key).parent.mkdir(parents=True, exist_ok=True)
-    if not location(basis_key).exists():
-        with alone(location(basis_key)):  # rows and basis must belong together
-            if not location(basis_key).exists():
-                heard = say(f"{way} features of some boxes, for their coordinates")
-                basis = fit_basis(_sampled(paths, boxes, way, network, sample, heard), components, SEED)
-                _write(basis_key, torch.cat([basis.mean[:, None], basis.axes], 1).numpy())
-    basis = kept_basis(basis_key)
+    boxes_key, rows_key, basis_key = (key_of(kind=kind, **facts) for kind in ("boxes", "rows", "basis"))
+
+    def make_basis() -> NDArray[Any]:
+        progress = steps(f"{feature_kind} features of some boxes, for their coordinates")
+        basis = fit_basis(_sampled(paths, boxes, feature_kind, network, sample, progress), components, SEED)
+        return torch.cat([basis.mean[:, None], basis.axes], 1).numpy()
+
+    cache.make_array(boxes_key, lambda: np.concatenate(boxes).astype(np.float32))
+    cache.make_array(basis_key, make_basis)
+    basis = read_basis(cache, basis_key)
 
     def load(start: int, end: int) -> tuple[int, Any]:
-        number = places[start]
+        number = numbers[start]
         return number, read_image(paths[number])
 
     def make(loaded: tuple[int, Any]) -> NDArray[np.float16]:
         number, image = loaded
-        return basis(_described(paths[number], image, boxes[number], way, network)).half().numpy()
+        return basis(_described(paths[number], image, boxes[number], feature_kind, network)).half().numpy()
 
-    ends = list(accumulate(len(found) for found in boxes))
-    places = {end - len(found): number for number, (end, found) in enumerate(zip(ends, boxes, strict=True))}
-    size = 2 * ends[-1] * basis.axes.shape[1] / 1e9
-    text = f"{way} features of {ends[-1]} boxes, {size:.1f} GB"
-    keep(key, (ends[-1], basis.axes.shape[1]), np.float16, ends, load, make, say(text))
-    return boxes_key, key, basis_key
-
-
-def _write(key: str, array: NDArray[Any]) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    write_whole(location(key), buffer.getvalue())
+    ends = list(accumulate(len(some) for some in boxes))
+    numbers = {end - len(some): number for number, (end, some) in enumerate(zip(ends, boxes, strict=True))}
+    shape = ends[-1], basis.axes.shape[1]
+    text = f"{feature_kind} features of {shape[0]} boxes, {2 * shape[0] * shape[1] / 1e9:.1f} GB"
+    cache.compute_array(rows_key, shape, np.float16, ends, load, make, steps(text))
+    return boxes_key, rows_key, basis_key
 
 
 def _sampled(
     paths: Sequence[Path],
     boxes: Sequence[NDArray[Any]],
-    way: str,
+    feature_kind: str,
     network: Backbone,
     sample: Sequence[int],
-    after: Callable[[float], object],
+    progress: Progress,
 ) -> Tensor:
     """Rows of some boxes of every sampled image."""
     random = np.random.default_rng(SEED)
     rows = []
     for number in sample:
         some = random.permutation(len(boxes[number]))[:SAMPLED]
-        rows.append(_described(paths[number], read_image(paths[number]), boxes[number][some], way, network))
-        after(len(rows) / len(sample))
+        rows.append(_described(paths[number], read_image(paths[number]), boxes[number][some], feature_kind, network))
+        progress(len(rows) / len(sample))
     return torch.cat(rows)
 
 
-def _described(path: Path, image: Any, boxes: NDArray[Any], way: str, network: Backbone) -> Tensor:
+def _described(path: Path, image: Any, boxes: NDArray[Any], feature_kind: str, network: Backbone) -> Tensor:
     """`describe`, with an error that names the file."""
     try:
-        return describe(image, boxes.astype(np.float64), way, network)
+        return describe(image, boxes.astype(np.float64), feature_kind, network)
     except ValueError as error:
-        raise DevkitError(f"{path}: {error}") from None
+        raise ImageError(f"{path}: {error}") from None
 
 
-def kept_basis(key: str) -> Basis:
+def read_basis(cache: Cache, key: str) -> Basis:
     """The basis under a key."""
-    table = torch.from_numpy(np.array(open_kept(key, "detection")))
+    table = torch.from_numpy(np.array(cache.array(key)))
     return Basis(table[:, 0], table[:, 1:])

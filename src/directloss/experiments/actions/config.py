@@ -1,0 +1,66 @@
+"""What a person can ask of the actions experiment, its configurations and its result."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from ..data.voc import ACTIONS
+from ..harness import experiment as harness
+from ..harness.options import Option
+from ..harness.typed import JsonName
+from ..sweep import Curve, Curves, Setting
+from ..vision.options import VisionOptions
+
+__all__ = ["TRAINED", "ActionsOptions", "Config", "Result", "Run", "Source"]
+
+TRAINED = {"head": "pooled", "top": "trunk", "all": "crops"}
+"""What trains, and the kind of features of a box that it needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionsOptions(VisionOptions):
+    """What the actions experiment takes."""
+
+    train: Annotated[str, Option(f"What trains, one of: {', '.join(TRAINED)}.")] = "head"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Data and weights: what was asked for, and keys of the cache."""
+
+    backbone: str
+    train: str
+    features: str
+    labels: str
+    weights: str
+
+
+@dataclass(frozen=True)
+class Config:
+    """One method on one action at one noise rate from one seed, with all its settings."""
+
+    method: str
+    seed: int
+    noise: float
+    action: str
+    head: str
+    source: Source | None
+    items: int | None
+    """The largest number of boxes in each third, half of them positive; None: all boxes."""
+    iterations: int
+    settings: tuple[Setting, ...]
+
+    @property
+    def label(self) -> str:
+        """What a progress bar shows."""
+        return f"{ACTIONS[self.action]}, {self.method}, {self.noise:.0%} flipped, {self.head} head, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Result(Curves):
+    """AP on all sets. Noisy validation is the validation set with as many flipped labels as training has."""
+
+    validation: Curve
+    noisy_validation: Annotated[Curve, JsonName("noisy validation")]
+
+
+Run = harness.Run[Config, Result]

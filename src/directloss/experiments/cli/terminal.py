@@ -1,0 +1,112 @@
+"""What the commands print with: two consoles, progress bars, and errors without a traceback."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bars
+
+from ..harness.downloads import DownloadError
+from ..harness.execution import INTERVAL, RunProgress
+from ..harness.progress import Progress, Steps
+
+__all__ = ["KILLED", "console", "errors", "handled", "refuse", "show_runs", "show_steps", "warn"]
+
+console = Console()
+errors = Console(stderr=True, soft_wrap=True)
+KILLED = "A process was killed, perhaps because memory ran out; try fewer --jobs."
+
+
+def refuse(message: str) -> typer.Exit:
+    """Print an error, and return the exception that ends the command with exit code 2."""
+    errors.print(message, style="red", markup=False, highlight=False)
+    return typer.Exit(2)
+
+
+def warn(message: str) -> None:
+    """Print something that a person should know."""
+    errors.print(message, style="yellow", markup=False, highlight=False)
+
+
+@contextmanager
+def handled() -> Iterator[None]:
+    """Turn the errors of reading, fetching and computing data into messages."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print("Stopped. The same command continues where it stopped.")
+        raise typer.Exit(130) from None
+    except BrokenExecutor:
+        raise refuse(f"{KILLED} The same command continues where it stopped.") from None
+    except (ValueError, DownloadError, OSError) as error:
+        raise refuse(str(error)) from None
+
+
+@contextmanager
+def show_steps() -> Iterator[Steps]:
+    """Show a bar for each step of some work."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    bars = Bars(*columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=errors)
+
+    def step(text: str, /) -> Progress:
+        bar: list[TaskID] = []
+
+        def progress(share: float, /) -> None:
+            if not bar:  # a step that has nothing to do shows no bar
+                bars.start()
+                bar.append(bars.add_task(text, total=1.0))
+            bars.update(bar[0], completed=share)
+
+        return progress
+
+    try:
+        yield step
+    finally:
+        if bars.tasks:
+            bars.stop()
+
+
+@contextmanager
+def show_runs(total: int, done: int) -> Iterator[tuple[Callable[[], None], Callable[[RunProgress], None]]]:
+    """Show a bar for all runs and one for each running; yields what to call after a run, and the runs' observer."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    left = TextColumn("left"), TimeRemainingColumn()
+    with Bars(*columns, *left, console=errors, speed_estimate_period=3600) as bars:
+        whole = bars.add_task("all runs", total=total, completed=done)
+        ended = threading.Event()
+        threads: list[threading.Thread] = []
+
+        def update(progress: RunProgress) -> None:
+            running: dict[str, TaskID] = {}
+            while not ended.wait(INTERVAL):
+                shares = progress.read()
+                for label in running.keys() - shares.keys():
+                    bars.remove_task(running.pop(label))
+                for label, share in shares.items():
+                    if label not in running:
+                        running[label] = bars.add_task(f"  {label}", total=100)
+                    bars.update(running[label], completed=round(100 * share))
+            for bar in running.values():
+                bars.remove_task(bar)
+
+        def observe(progress: RunProgress) -> None:
+            threads.append(threading.Thread(target=update, args=(progress,), daemon=True))
+            threads[-1].start()
+
+        try:
+            yield lambda: bars.advance(whole), observe
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()

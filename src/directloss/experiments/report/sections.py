@@ -1,0 +1,118 @@
+"""The runs of a folder, experiment by experiment: what the page, the Markdown and the terminal show."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..harness.experiment import AnyExperiment, Run, Summary
+from ..harness.options import arguments
+from ..harness.store import Store
+from .takeaway import takeaway
+
+__all__ = ["Section", "gather", "records"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """The runs of one experiment and preset."""
+
+    experiment: AnyExperiment
+    preset: str
+    seeds: int
+    """How many were begun."""
+    runs: Sequence[Run[Any, Any]]
+    missing: int
+    """Runs that the preset has, for as many seeds as were begun, and that are not there."""
+    left_out: int
+    """Runs of other settings or of an earlier version."""
+    set_aside: Sequence[str]
+    summary: Summary
+
+    @property
+    def commands(self) -> list[str]:
+        """What makes these runs, a command for every source of data."""
+        found = []
+        for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
+            usual = self.experiment.configs(self.experiment.asked(self.preset, None, source), source)
+            given = None if seeds == len({config.seed for config in usual}) else seeds
+            asked = arguments(self.experiment.asked(self.preset, given, source))
+            found.append(f"directloss reproduce {self.experiment.name} {asked}")
+        return found
+
+    @property
+    def title(self) -> str:
+        """The experiment and the preset."""
+        return f"{self.experiment.title}, {self.preset} preset"
+
+    @property
+    def takeaway(self) -> list[str]:
+        """What to take away, at most three sentences."""
+        return takeaway(self.summary.headline, self.summary.claims, self.seeds, self.missing)
+
+    @property
+    def facts(self) -> list[str]:
+        """Seeds, time, versions, and anything that a reader should know about the runs."""
+        seconds = sum(run.made.seconds for run in self.runs)
+        iterations = sorted({run.config.iterations for run in self.runs})
+        facts = [
+            f"{len(self.runs)} runs, {self.seeds} seeds, {' or '.join(map(str, iterations)) or 'no'} iterations, "
+            f"{seconds / 60:.1f} minutes of one core in all.",
+            *(f"Made by: {command}" for command in self.commands),
+        ]
+        makers = {tuple(run.made.versions.items()) for run in self.runs}
+        facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(makers)]
+        if self.missing:
+            runs = "1 run is" if self.missing == 1 else f"{self.missing} runs are"
+            facts.append(f"Not finished: {runs} missing. The same command continues with them.")
+        if self.left_out:
+            facts.append(f"{self.left_out} runs of other settings are in the folder and not counted here.")
+        facts += [f"Set aside, not counted: {text}" for text in self.set_aside]
+        return facts
+
+
+def _source(config: Any) -> Any:
+    return getattr(config, "source", None)
+
+
+def _sources(runs: Iterable[Run[Any, Any]]) -> list[tuple[Any, int]]:
+    """What data the runs were made from, and how many seeds were begun on each."""
+    seeds: dict[Any, int] = {}
+    for run in runs:
+        source = _source(run.config)
+        seeds[source] = max(seeds.get(source, 0), 1 + run.config.seed)
+    return list(seeds.items())
+
+
+def gather(folder: Path, experiments: Iterable[AnyExperiment]) -> list[Section]:
+    """All experiments and presets that have runs in the folder."""
+    sections = []
+    for experiment in experiments:
+        for preset in experiment.presets:
+            store = Store(folder / experiment.name / preset, experiment)
+            found = store.runs()
+            sources = _sources(found.values())
+            seeds = max((seeds for _, seeds in sources), default=0)
+            expected = []
+            for source, begun in sources:
+                asked = experiment.asked(preset, begun, source)
+                expected += [store.path(config) for config in experiment.configs(asked, source)]
+            runs = [found[path] for path in expected if path in found]
+            if found or store.set_aside or store.other_versions:
+                missing, left_out = len(expected) - len(runs), len(found) - len(runs) + store.other_versions
+                summary = experiment.summarise(runs)
+                if missing:  # by the rule nothing is concluded
+                    summary = replace(summary, claims=[replace(one, complete=False) for one in summary.claims])
+                sections.append(Section(experiment, preset, seeds, runs, missing, left_out, store.set_aside, summary))
+    return sections
+
+
+def records(sections: Sequence[Section]) -> str:
+    """All numbers as flat JSON records, one a line."""
+    flat = [
+        {key.rstrip("_"): value for key, value in record._asdict().items()}
+        for section in sections
+        for record in section.summary.records
+    ]
+    return "[\n" + ",\n".join(json.dumps(record, ensure_ascii=False) for record in flat) + "\n]\n"

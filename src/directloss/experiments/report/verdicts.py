@@ -1,0 +1,137 @@
+"""Verdicts on comparisons and claims, by 95 % confidence intervals. `RULE` says how in words; the functions do it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from math import cos, pi, sin, sqrt, tan
+from typing import NamedTuple
+
+from ..harness.experiment import Claim, Comparison
+
+__all__ = ["RULE", "Block", "Interval", "Verdict", "blocks", "counted", "interval", "judge", "t_quantile", "verdict"]
+
+CONFIDENCE = 0.95
+FEWEST_SEEDS = 3
+
+RULE = (
+    "A comparison is a mean of paired differences in AP. The two values of a pair come from the same data and seed; on "
+    "real data there is a pair for every class and seed. A comparison holds if its 95 % confidence interval (Student's "
+    "t) is above zero. It is contradicted if the interval is below zero, and undecided if the interval contains zero. "
+    "Undecided does not mean no: more seeds may decide it. "
+    "A claim holds if all its comparisons hold. It holds in part if some hold and the others are undecided. It is "
+    "mixed if some hold and some are contradicted. It is contradicted if some are contradicted and none holds. It is "
+    "undecided if all are undecided. With fewer than three seeds, or while runs are missing, there are too few runs to "
+    "say. Where there is no difference at all, about one comparison in twenty is still decided, by chance."
+)
+
+
+class Verdict(StrEnum):
+    """A claim can have any of them; a comparison cannot hold in part or be mixed."""
+
+    HOLDS = "holds"
+    HOLDS_IN_PART = "holds in part"
+    MIXED = "mixed"
+    CONTRADICTED = "contradicted"
+    UNDECIDED = "undecided"
+    TOO_FEW = "too few runs to say"
+
+
+class Interval(NamedTuple):
+    """The ends of a confidence interval."""
+
+    low: float
+    high: float
+
+
+def interval(comparison: Comparison) -> Interval | None:
+    """The 95 % confidence interval of the mean difference, by Student's t; none with fewer than three seeds."""
+    if comparison.seeds < FEWEST_SEEDS:
+        return None
+    reach = t_quantile(len(comparison.differences) - 1) * comparison.error
+    return Interval(comparison.mean - reach, comparison.mean + reach)
+
+
+def verdict(comparison: Comparison) -> Verdict:
+    """The verdict on one comparison: where its interval lies."""
+    found = interval(comparison)
+    if found is None:
+        return Verdict.TOO_FEW
+    if found.low > 0:
+        return Verdict.HOLDS
+    return Verdict.CONTRADICTED if found.high < 0 else Verdict.UNDECIDED
+
+
+def judge(claims: Claim | Sequence[Claim]) -> Verdict:
+    """The verdict on a claim, or on several that say the same of different variants, from all their comparisons."""
+    return _together(_verdicts(claims))
+
+
+def _verdicts(claims: Claim | Sequence[Claim]) -> list[Verdict]:
+    """On every comparison. A claim with missing runs, or with none, has too few."""
+    if not isinstance(claims, Claim):
+        return [each for claim in claims for each in _verdicts(claim)]
+    if claims.complete and claims.comparisons:
+        return [verdict(comparison) for comparison in claims.comparisons]
+    return [Verdict.TOO_FEW] * max(len(claims.comparisons), 1)
+
+
+def _together(verdicts: Iterable[Verdict]) -> Verdict:
+    found = set(verdicts)
+    if not found or Verdict.TOO_FEW in found:
+        return Verdict.TOO_FEW
+    if len(found) == 1:
+        return found.pop()
+    if Verdict.HOLDS not in found:
+        return Verdict.CONTRADICTED
+    return Verdict.MIXED if Verdict.CONTRADICTED in found else Verdict.HOLDS_IN_PART
+
+
+def counted(claims: Claim | Sequence[Claim]) -> dict[Verdict, int]:
+    """The number of comparisons by verdict, only those that there are, in the order of `Verdict`."""
+    found = _verdicts(claims)
+    return {each: found.count(each) for each in Verdict if each in found}
+
+
+@dataclass(frozen=True)
+class Block:
+    """All claims that say the same, each of another variant."""
+
+    says: str
+    source: str
+    claims: Sequence[Claim]
+
+
+def blocks(claims: Iterable[Claim]) -> list[Block]:
+    """The claims by what they say, in the order in which they come."""
+    found: dict[tuple[str, str], list[Claim]] = {}
+    for claim in claims:
+        found.setdefault((claim.says, claim.source), []).append(claim)
+    return [Block(says, source, some) for (says, source), some in found.items()]
+
+
+@cache
+def t_quantile(freedom: int) -> float:
+    """The t for which Student's distribution with so many degrees of freedom has 95 % of its mass in [−t, t].
+
+    With t = √freedom · tan θ that mass is a finite sum in sin θ and cos θ (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    It grows with θ, so bisection finds θ.
+    """
+    low, high = 0.0, pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        if _central_mass(middle, freedom) < CONFIDENCE:
+            low = middle
+        else:
+            high = middle
+    return sqrt(freedom) * tan(low)
+
+
+def _central_mass(theta: float, freedom: int) -> float:
+    """The mass of Student's distribution between −√freedom · tan θ and √freedom · tan θ."""
+    odd = freedom % 2
+    term = cos(theta) if odd else 1.0
+    total = 0.0
+    for k in range(odd + 2, freedom + 1, 2):
+        total += term
+        term *= (k - 1) / k * cos(theta) ** 2
+    return 2 / pi * (theta + sin(theta) * total) if odd else sin(theta) * total
