@@ -35,6 +35,7 @@ def test_code_in_documents_runs_and_prints_what_it_says(path, capsys):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_examples_run(path, capsys):
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out

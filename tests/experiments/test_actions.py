@@ -355,7 +355,6 @@ def test_missing_weights_of_the_top_are_told(place):
     assert note.endswith("these start at random.")
 
 
-@pytest.mark.slow
 def test_two_passes_through_a_backbone_give_the_gradient_of_one():
     torch.manual_seed(0)
     scorer = Scorer(SqueezeNet(), True).double().eval()

@@ -271,6 +271,7 @@ def test_one_seed_has_no_spread(tmp_path):
     assert not re.search(r"\d ± \d", markdown(sections))
 
 
+@pytest.mark.slow
 def test_two_presets_stand_side_by_side(tmp_path):
     fill(tmp_path, "quick", 1, ["separable"])
     fill(tmp_path, "paper", 1, ["separable"])

@@ -149,6 +149,7 @@ def test_broken_task_is_found_and_the_problem_shown(task):
 
 
 @pytest.mark.parametrize("task", [Wrapped, Enumerated, Single])
+@pytest.mark.slow
 def test_good_task_passes_with_and_without_enumeration(task):
     check_task(task())
 
@@ -162,6 +163,7 @@ def test_same_seed_finds_the_same_problem():
     assert messages[0] == messages[1]
 
 
+@pytest.mark.slow
 def test_tasks_whose_items_have_an_order_need_not_be_exchangeable():
     class Ordered(DependsOnOrder):
         exchangeable = False

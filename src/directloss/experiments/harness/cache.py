@@ -181,7 +181,7 @@ def _fill(
             ahead = pool.submit(load, *chunks[number + 1]) if number + 1 < len(chunks) else None
             rows = make(loaded)
             array = np.lib.format.open_memmap(part, "r+")
-            array[start:end] = rows
+            array[start:end] = np.asarray(rows)  # NumPy 2.0 warns of a tensor here
             array.flush()
             del array
             write_whole(count, str(end))
