@@ -503,7 +503,7 @@ def claims() -> str:
             _verdict("report", WITHSTANDS.format("x-ent")),
         ],
         [
-            "… than plain x-ent",
+            "… than plain x-ent (our claim)",
             f"20 % flipped: {_several('label-noise', noise, ('pos-AP', PLAIN), 0.2)}",
             _verdict("report", WITHSTANDS.format(PLAIN)),
         ],
@@ -549,7 +549,7 @@ def claims() -> str:
             _verdict("report", damaged),
         ],
     ]
-    return _table(["the paper's claim", "test AP, an example", "verdict (comparisons)"], rows)
+    return _table(["claim", "test AP, an example", "verdict (comparisons)"], rows)
 
 
 # Speed.
@@ -607,8 +607,8 @@ def speed_in_words() -> str:
             f"From {first:,} items on, the positive update and the hinge take less time than `torch.sort` alone.",
             f"The negative update takes as long as {slower[0]} sorts at 100,000 items, {slower[1]} at a million and",
             f"{slower[2]} at ten million. From a million items to ten, time grows {fold['pos-AP']} for the positive",
-            f"update, {fold['hinge-AP']} for the hinge, {fold['torch.sort']} for `torch.sort` and {fold['neg-AP']} for the",
-            "negative update. On short lists the overhead of Python is most of the time: a list of 512 takes",
+            f"update, {fold['hinge-AP']} for the hinge, {fold['torch.sort']} for `torch.sort` and {fold['neg-AP']}",
+            "for the negative update. On short lists the overhead of Python is most of the time: a list of 512 takes",
             f"{ours[0]} µs (quietest round: {ours[1]}), and binary cross-entropy takes {entropy[0]} µs ({entropy[1]}).",
         ]
     )
