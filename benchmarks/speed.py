@@ -170,6 +170,12 @@ def _processor() -> str:
         return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
 
 
+def _digits(value: float, digits: int) -> str:
+    """A number with some significant digits and without an exponent: 1,320 and not 1.32e+03."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
+
+
 def tables(results: dict[str, Any]) -> str:
     """The results as Markdown, as they stand in the README."""
     lists = results["one list"]
@@ -185,14 +191,14 @@ def tables(results: dict[str, Any]) -> str:
                 cells.append("–")
                 continue
             ms, ratio = methods[name]["milliseconds"], methods[name]["ratio"]
-            cells.append(f"{ms:.3g} ms" + (f" ({ratio:.2g}×)" if name != "torch.sort" else ""))
+            cells.append(f"{_digits(ms, 3)} ms" + (f" ({_digits(ratio, 2)}×)" if name != "torch.sort" else ""))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     lines += ["", "| | 1024 lists of 100 | one list of 512 | extra memory at 1,000,000 |", "|---|---|---|---|"]
     for name in ("torch.sort", *UPDATES, "binary cross-entropy"):
         batch, small = (results[key].get(name) for key in ("1024 lists of 100", "one list of 512"))
         memory = results["bytes a sample at 1000000"].get(name)
         cells = [
-            f"{batch['milliseconds']:.3g} ms ({batch['ratio']:.2g}×)" if batch else "–",
+            f"{_digits(batch['milliseconds'], 3)} ms ({_digits(batch['ratio'], 2)}×)" if batch else "–",
             f"{1e3 * small['milliseconds']:.0f} µs (least {1e3 * small['least']:.0f})",
             f"{memory:.0f} bytes a sample" if memory else "–",
         ]

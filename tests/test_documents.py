@@ -74,7 +74,7 @@ def test_a_shifted_number_a_swapped_row_and_a_number_by_hand_are_found():
         "0.683 ± 0.006": "0.684 ± 0.006",
         rows[0]: rows[2] + rows[1],
         "<!-- generated: speed_tables -->": "<!-- generated: nothing -->",
-        "<!-- generated: detection_table_2 -->\n": "",
+        "<!-- generated: actions_summary -->\n": "",
         "## Install": "pos-AP reaches 0.683 ± 0.006.\n\n## Install",
     }
     for old, new in changes.items():
