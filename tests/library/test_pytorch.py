@@ -57,6 +57,16 @@ def test_compiled_code_still_refuses_bad_input():
         compiled(torch.tensor([torch.nan, 1.0]), torch.tensor([1, 0]))
 
 
+@pytest.mark.filterwarnings("ignore:.*jit.*:DeprecationWarning")
+def test_traced_code_calls_the_operator_and_has_no_numbers_inside():
+    loss = AveragePrecisionLoss()
+    traced = torch.jit.trace(lambda scores, target: loss(scores, target), problem(3, 9))
+    scores, target = problem(3, 9, seed=1)
+    want, got = loss(scores, target), traced(scores, target)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(torch.autograd.grad(got, scores), torch.autograd.grad(want, scores))
+
+
 @pytest.mark.parametrize("member", MEMBERS, ids=str)
 def test_transforms_of_torch_func(member):
     loss = StructuredLoss(*member, reduction="sum")

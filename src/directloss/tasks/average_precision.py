@@ -21,12 +21,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import check_binary, check_finite, check_length, check_problems, check_strength
+from ..checks import (
+    check_binary,
+    check_finite,
+    check_length,
+    check_lists_of_one,
+    check_problems,
+    check_strength,
+)
 from ..task import Contrast, Output, Task
 from ..update import TRUTH, Row, Truth, Weight
 
 __all__ = ["AveragePrecision"]
 
+LONG = 1 << 15  # items from which on a weight below 0 may take seconds
 CHUNK = 1 << 15  # items that are packed, sorted and solved while the cache holds them
 
 
@@ -47,6 +55,7 @@ class AveragePrecision(Task):
 
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
         """Both outputs from one sort."""
+        check_lists_of_one(scores.shape, mask)
         gradient, counted, numbers = _solve(scores, target, mask, *row)
         if counted.size == 1:  # Python's numbers are faster than arrays of one: 4 µs of a list of 512
             numbers = numbers[:, 0].tolist()
@@ -116,7 +125,12 @@ def _solve(
         if not kernels.average_precision_pack(single, positive, valid, first, part):
             check_finite(scores, mask)
         part.sort(axis=-1)
-        kernels.average_precision_contrast(part, first, exact, *kinds, numbers, down, *written, *scratch)
+        solve = kernels.average_precision_contrast
+        arguments = part, first, exact, *kinds, numbers, down, *written, *scratch
+        if down and items >= LONG:
+            import_module("directloss.kernels").interruptible(solve, *arguments)
+        else:
+            solve(*arguments)
     return gradient, counted, numbers
 
 
