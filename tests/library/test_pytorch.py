@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -60,7 +61,7 @@ def test_compiled_code_still_refuses_bad_input():
 @pytest.mark.filterwarnings("ignore:.*jit.*:DeprecationWarning")
 def test_traced_code_calls_the_operator_and_has_no_numbers_inside():
     loss = AveragePrecisionLoss()
-    traced = torch.jit.trace(lambda scores, target: loss(scores, target), problem(3, 9))
+    traced: Any = torch.jit.trace(lambda scores, target: loss(scores, target), problem(3, 9))
     scores, target = problem(3, 9, seed=1)
     want, got = loss(scores, target), traced(scores, target)
     torch.testing.assert_close(got, want)

@@ -168,7 +168,7 @@ def _row(row: Row, numbers: Any) -> Row:
 def _tensors(scores: Tensor, gradient: NDArray[Any], value: Any, *others: NDArray[Any]) -> list[Tensor]:
     """What was found as tensors beside the scores."""
     value = np.asarray(value, gradient.dtype)
-    if scores.dim() != 2:
+    if value.ndim != scores.dim() - 1:
         value = value.reshape(gradient.shape[:-1])
     found = [torch.from_numpy(gradient), torch.from_numpy(value), *[torch.from_numpy(other) for other in others]]
     return found if scores.is_cpu else [tensor.to(scores.device) for tensor in found]
