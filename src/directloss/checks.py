@@ -161,8 +161,8 @@ def check_problems(
 
 
 def check_lists_of_one(shape: torch.Size, mask: Tensor | None) -> None:
-    """A batch of lists of one item each, none of them masked, is a list in the wrong shape."""
-    if len(shape) > 1 and shape[-1] == 1 and shape.numel() > 1 and mask is None:
+    """A batch of lists of one item each, without a mask, is a list in the wrong shape."""
+    if shape[-1] == 1 and shape.numel() > 1 and mask is None:
         raise ValueError(
             f"scores has shape {tuple(shape)}: {shape.numel()} lists of one item each, so that nothing is ranked. If "
             "they are one list, pass scores.squeeze(-1) and target.squeeze(-1)."

@@ -30,7 +30,8 @@ def _structured_loss(
     task: Task, update: Update, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
 ) -> Tensor:
     check_reduction(reduction)
-    check_scores(scores, task.event_dims)
+    if not isinstance(scores, Tensor):
+        check_scores(scores, task.event_dims)
     device = scores.device.type
     if (device == "cpu" or torch.amp.is_autocast_available(device)) and torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # at least float32 throughout, as torch's own losses
