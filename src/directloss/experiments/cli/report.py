@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from .. import EXPERIMENTS
-from ..harness.files import write_whole
+from ..harness.files import check_writable, write_whole
 from ..report.markdown import markdown
 from ..report.page import html
 from ..report.sections import gather, records
@@ -35,6 +35,7 @@ def write_report(
             warn(text)
     page = page or folder / "report.html"
     tables = page.with_suffix(".md")
+    check_writable(page, tables, *([flat] if flat else []), *([pictures / "figure.svg"] if pictures else []))
     write_whole(page, html(sections))
     write_whole(tables, markdown(sections))
     if pictures:
@@ -45,8 +46,8 @@ def write_report(
         write_whole(flat, records(sections))
     console.print(overview(sections))
     if flat:
-        console.print(f"Numbers: {flat}", soft_wrap=True, markup=False, highlight=False)
-    console.print(f"Report: {page} (all tables as Markdown: {tables})", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"Numbers: {flat}", soft_wrap=True)
+    console.print(f"Report: {page} (all tables as Markdown: {tables})", soft_wrap=True)
 
 
 def report(
