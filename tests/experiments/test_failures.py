@@ -134,3 +134,47 @@ def test_labels_of_progress_bars_are_printed_as_they_are():
     with errors.capture() as capture, show_steps() as steps:
         steps("weights of [/b] [new]")(1.0)
     assert "weights of [/b] [new]" in capture.get()
+
+
+def test_what_a_newer_directloss_wrote_stays_and_is_named(runs):
+    folder = runs / "separable" / "quick"
+    for path in folder.glob("*.json"):
+        path.write_text('{"format": 2}')
+    before = sorted(folder.iterdir())
+    done = call("report", runs)
+    assert done.returncode == 0, done.stderr
+    assert f"{before[0]} is not counted, and stays where it is: a newer directloss wrote it" in done.stderr
+    assert f"{before[0]} is not counted, and stays" in (runs / "report.md").read_text()
+    done = reproduce(runs)
+    assert done.returncode == 0, done.stderr
+    assert f"{before[0]} is not counted, and stays where it is: a newer directloss wrote it" in done.stderr
+    assert "to do" not in done.stdout, "it would replace them"
+    assert sorted(folder.iterdir()) == before
+    assert {path.read_text() for path in before} == {'{"format": 2}'}
+
+
+@pytest.mark.parametrize("command", [reproduce, lambda out: call("report", out)], ids=["reproduce", "report"])
+def test_a_symbolic_link_that_leads_files_away_is_refused(command, runs, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    folder = runs / "separable" / "quick"
+    (folder / "aside").symlink_to(tmp_path / "elsewhere")
+    (folder / "holiday.jpg").write_bytes(b"jpeg")
+    refused(command(runs), folder / "aside", "is a symbolic link. Nothing was moved. Remove the link.")
+    assert (folder / "holiday.jpg").exists()
+
+
+def test_control_characters_do_not_reach_the_terminal(runs, monkeypatch):
+    def fail(config, progress):
+        raise ValueError("\x1b]0;title\x07 \x9b2J \u202e")
+
+    (runs / "separable" / "quick" / "\x1b[2J.txt").write_text("")
+    done = call("report", runs)
+    assert done.returncode == 0, done.stderr
+    assert r"\x1b[2J.txt set aside" in done.stderr
+    monkeypatch.setitem(vars(SEPARABLE), "run", fail)
+    out = runs / "\x1b[31mred"
+    failed = reproduce(out)
+    assert r"ValueError: \x1b]0;title\x07 \x9b2J \u202e" in failed.stderr
+    assert str(out).replace("\x1b", r"\x1b") in failed.stderr
+    for text in (done.stdout, done.stderr, failed.stdout, failed.stderr):
+        assert text.replace("\n", "").isprintable()

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from .. import EXPERIMENTS
-from ..harness.files import check_writable, write_whole
+from ..harness.files import check_writable, visible, write_whole
 from ..report.markdown import markdown
 from ..report.page import html
 from ..report.sections import gather, records
@@ -31,7 +31,7 @@ def write_report(
     if (flat or pictures) and len({section.experiment.name for section in sections}) < len(sections):
         raise refuse(f"{folder} has runs of several presets. Name one: --preset quick or --preset paper.")
     for section in sections:
-        for text in section.set_aside:
+        for text in (*section.newer, *section.set_aside):
             warn(text)
     page = page or folder / "report.html"
     tables = page.with_suffix(".md")
@@ -41,7 +41,7 @@ def write_report(
     if pictures:
         for section in sections:
             for figure in section.summary.figures():
-                write_whole(pictures / f"{figure.name}.svg", figure.svg)
+                write_whole(pictures / f"{figure.name}.svg", visible(figure.svg))
     if flat:
         write_whole(flat, records(sections))
     console.print(overview(sections))

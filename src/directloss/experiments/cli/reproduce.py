@@ -140,9 +140,10 @@ def _prepare(experiment: AnyExperiment, options: Any, jobs: int) -> Any:
 def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Place) -> int:
     """Run what is missing; return the number of failures."""
     finished = store.runs()
-    for text in store.set_aside:
+    for text in (*store.newer.values(), *store.set_aside):
         warn(text)
-    missing = [config for config in configs if store.path(config) not in finished]
+    there = finished.keys() | store.newer.keys()
+    missing = [config for config in configs if store.path(config) not in there]
     done, name = len(configs) - len(missing), store.experiment.name
     if not missing:
         console.print(

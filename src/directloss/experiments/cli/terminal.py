@@ -2,13 +2,13 @@
 
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,16 +18,32 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as Bars
+from rich.segment import Segment
+from rich.text import Text
 
 from ..harness.downloads import DownloadError
 from ..harness.execution import INTERVAL, RunProgress
+from ..harness.files import visible
 from ..harness.progress import Progress, Steps
 
 __all__ = ["KILLED", "console", "errors", "handled", "in_words", "refuse", "show_runs", "show_steps", "warn"]
 
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "emoji": False}  # [b] and :x: in a path are not ours
-console = Console(**PLAIN)
-errors = Console(**PLAIN, stderr=True, soft_wrap=True)
+
+
+class _Console(Console):
+    """Prints text as it is: no markup, and control characters as words. Only rich itself moves the cursor."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible(text), style, control)
+
+
+console = _Console(**PLAIN)
+errors = _Console(**PLAIN, stderr=True, soft_wrap=True)
 CURES = {
     errno.ENOSPC: "Free some space, or name another folder.",
     errno.EISDIR: "Name a file.",

@@ -1,13 +1,16 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and text that shows all it has."""
 
 import contextlib
 import errno
 import os
+import re
 import secrets
 import tempfile
 from pathlib import Path
 
-__all__ = ["check_writable", "write_whole"]
+__all__ = ["check_writable", "visible", "write_whole"]
+
+UNSEEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -23,9 +26,14 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             partial.unlink()
-        if isinstance(error, OSError):  # a full disk names no file, others the partial one
-            error.filename, error.filename2 = str(path), None
+        if isinstance(error, OSError) and error.errno:  # a full disk names no file, others the partial one
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def visible(text: str) -> str:
+    r"""The text with control characters as words, e.g. \x1b: a terminal must not obey what stands in a file."""
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def check_writable(*paths: Path) -> None:
