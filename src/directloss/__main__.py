@@ -19,6 +19,11 @@ def main() -> None:
         extra = "ray" if error.name == "ray" else "experiments"
         print(f"{error.name} is missing; install it with: pip install 'directloss[{extra}]'", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        from .experiments.cli.terminal import errors, in_words
+
+        errors.print(in_words(error), style="red")
+        sys.exit(2)
 
 
 if __name__ == "__main__":

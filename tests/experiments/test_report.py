@@ -13,15 +13,15 @@ import pytest
 from rich.console import Console
 
 from directloss.experiments import EXPERIMENTS
-from directloss.experiments.harness.experiment import Made, Run
-from directloss.experiments.harness.store import Store
+from directloss.experiments.harness.experiment import Claim, Comparison, Made, Run, Table
+from directloss.experiments.harness.store import Store, _digest
 from directloss.experiments.report.forest import forest
-from directloss.experiments.report.markdown import markdown
+from directloss.experiments.report.markdown import _table, markdown
 from directloss.experiments.report.page import html
 from directloss.experiments.report.sections import gather, records
 from directloss.experiments.report.summary import with_plain
 from directloss.experiments.report.terminal import overview
-from directloss.experiments.report.verdicts import blocks, counted, judge
+from directloss.experiments.report.verdicts import Block, blocks, counted, judge
 from directloss.experiments.report.words import counts_in_words
 
 OWN_DATA = [name for name, experiment in EXPERIMENTS.items() if experiment.prepare is None]
@@ -264,6 +264,61 @@ def test_nothing_is_concluded_while_a_run_is_missing(tmp_path):
     assert [(claim.says, claim.variant, claim.comparisons) for claim in section.summary.claims] == [
         (claim.says, claim.variant, claim.comparisons) for claim in of_runs
     ]
+
+
+def rewrite(path, part, **changes):
+    """Change a result on disk, with a right checksum."""
+    content = json.loads(path.read_text())
+    del content["sha256"]
+    content[part] |= changes
+    path.write_text(json.dumps({**content, "sha256": _digest(content)}))
+
+
+def test_a_run_that_cannot_be_summarised_is_named_and_not_counted(tmp_path):
+    def summarise(runs):
+        if any(run.made.torch == "odd" for run in runs):
+            raise ZeroDivisionError("of its own")
+        return EXPERIMENTS["separable"].summarise(runs)
+
+    fill(tmp_path, "quick", 1, ["separable"])
+    victim = min((tmp_path / "separable" / "quick").glob("*.json"))
+    rewrite(victim, "made", torch="odd")
+    (section,) = gather(tmp_path, [dataclasses.replace(EXPERIMENTS["separable"], summarise=summarise)])
+    assert section.missing == 1
+    assert section.set_aside == [f"{victim} is not counted: it cannot be summarised: ZeroDivisionError: of its own"]
+    assert victim.exists()
+    assert section.set_aside[0] in markdown([section])
+
+
+def test_a_summary_that_fails_on_all_runs_is_our_mistake(tmp_path):
+    def fail(runs):
+        raise ZeroDivisionError
+
+    fill(tmp_path, "quick", 1, ["separable"])
+    with pytest.raises(ZeroDivisionError):
+        gather(tmp_path, [dataclasses.replace(EXPERIMENTS["separable"], summarise=fail)])
+
+
+def test_control_characters_in_results_are_shown_as_words(tmp_path):
+    fill(tmp_path, "quick", 1, ["separable"])
+    folder = tmp_path / "separable" / "quick"
+    rewrite(min(folder.glob("*.json")), "made", python="\x1b[31m3\x9b|\n\x00\u202e<b>$", torch="2")
+    sections = gathered(tmp_path)
+    page, text = html(sections), markdown(sections)
+    assert r"python \x1b[31m3\x9b|\n\x00\u202e<b>$, torch 2" in text
+    assert "\\x1b[31m3\\x9b|\n\\x00\\u202e&lt;b&gt;$, torch 2" in page
+    for made in (page, text):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", made)
+
+
+def test_cells_of_tables_stay_cells():
+    text = _table(Table("a\nb", ["x|y"], [["1\n2|3"]]))
+    assert text.splitlines() == [r"**a\nb**", "", r"| x\|y |", "|---|", r"| 1\n2\|3 |"]
+
+
+def test_a_dollar_in_a_name_is_not_mathematics():
+    one = Comparison("a$\\frac$", (0.1, 0.2, 0.3), 3)
+    assert r"a$\frac$" in forest("forest", Block("says", "us", [Claim("says", "$\\frac$", [one])])).svg
 
 
 def test_one_seed_has_no_spread(tmp_path):

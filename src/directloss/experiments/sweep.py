@@ -7,7 +7,7 @@ so that choosing, with or without early stopping, needs no second training.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -55,6 +55,18 @@ class Curves:
     test: Curve
     dead: tuple[float, ...]
     """By setting: the share of iterations whose gradient was zero at every score."""
+
+    def check(self, config: Any) -> None:
+        """Raise a ValueError unless every curve has all checkpoints and settings, and AP is from 0 to 1."""
+        checkpoints, settings = len(self.iterations), len(config.settings)
+        if not checkpoints or len(self.dead) != settings:
+            raise ValueError(f"dead must have {settings} settings, and iterations a checkpoint")
+        for name, curve in vars(self).items():
+            if name not in ("iterations", "dead"):
+                if len(curve) != checkpoints or any(len(row) != settings for row in curve):
+                    raise ValueError(f"{name} must have {checkpoints} checkpoints with {settings} settings each")
+                if not all(0 <= value <= 1 for row in curve for value in row):
+                    raise ValueError(f"{name} must be AP, from 0 to 1")
 
     def only(self, places: Sequence[int]) -> Self:
         """The same with the settings in these places only."""

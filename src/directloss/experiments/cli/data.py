@@ -20,4 +20,4 @@ def data(
         raise refuse(f"There is no data {name!r}. There is: {', '.join(DATA)}.")
     with handled(), show_steps() as steps:
         text = DATA[name](root, steps)
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    console.print(text, soft_wrap=True)

@@ -55,7 +55,7 @@ def detect(
                 except (ValueError, OSError) as error:
                     bad += 1
                     text = str(error) if str(path) in str(error) else f"{path}: {error}"
-                    errors.print(text, style="red", markup=False, highlight=False)
+                    errors.print(text, style="red")
                 else:
                     name = _free_name(path, out, taken)
                     buffer = io.BytesIO()
@@ -70,7 +70,7 @@ def detect(
     for row in rows:
         words = ", ".join(f"{box['class']} {box['score']:.2f}" for box in row["boxes"]) or "nothing"
         image = row["image"].encode(errors="backslashreplace").decode()  # a file name may not be UTF-8
-        console.print(f"{image}: {words}", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"{image}: {words}", soft_wrap=True)
     if rows:
         console.print(f"Drawn images and detections.json: {out}", soft_wrap=True)
     if bad:

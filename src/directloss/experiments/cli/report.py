@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from .. import EXPERIMENTS
-from ..harness.files import write_whole
+from ..harness.files import check_writable, visible, write_whole
 from ..report.markdown import markdown
 from ..report.page import html
 from ..report.sections import gather, records
@@ -31,22 +31,23 @@ def write_report(
     if (flat or pictures) and len({section.experiment.name for section in sections}) < len(sections):
         raise refuse(f"{folder} has runs of several presets. Name one: --preset quick or --preset paper.")
     for section in sections:
-        for text in section.set_aside:
+        for text in (*section.newer, *section.set_aside):
             warn(text)
     page = page or folder / "report.html"
     tables = page.with_suffix(".md")
+    check_writable(page, tables, *([flat] if flat else []), *([pictures / "figure.svg"] if pictures else []))
     write_whole(page, html(sections))
     write_whole(tables, markdown(sections))
     if pictures:
         for section in sections:
             for figure in section.summary.figures():
-                write_whole(pictures / f"{figure.name}.svg", figure.svg)
+                write_whole(pictures / f"{figure.name}.svg", visible(figure.svg))
     if flat:
         write_whole(flat, records(sections))
     console.print(overview(sections))
     if flat:
-        console.print(f"Numbers: {flat}", soft_wrap=True, markup=False, highlight=False)
-    console.print(f"Report: {page} (all tables as Markdown: {tables})", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"Numbers: {flat}", soft_wrap=True)
+    console.print(f"Report: {page} (all tables as Markdown: {tables})", soft_wrap=True)
 
 
 def report(

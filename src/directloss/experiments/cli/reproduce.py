@@ -7,6 +7,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -21,6 +22,7 @@ from ...update import NegativeDirect, PositiveDirect
 from .. import EXPERIMENTS
 from ..harness.execution import BACKENDS, Failure, execute
 from ..harness.experiment import AnyExperiment
+from ..harness.files import check_writable
 from ..harness.options import Option, options_of
 from ..harness.store import Store
 from .report import write_report
@@ -109,6 +111,8 @@ def _reproduce(asked: Sequence[tuple[AnyExperiment, Any]], place: Place) -> None
             known = ", ".join(experiment.presets)
             raise refuse(f"{experiment.name} has no preset {options.preset!r}. It has: {known}.")
     place.check()
+    check_writable(place.out / "report.html", place.out / "report.md")
+    check_writable(*(place.out / experiment.name / options.preset / "run.json" for experiment, options in asked))
     sources = [_prepare(experiment, options, place.jobs) for experiment, options in asked]
     failures = 0
     for (experiment, options), source in zip(asked, sources, strict=True):
@@ -136,12 +140,15 @@ def _prepare(experiment: AnyExperiment, options: Any, jobs: int) -> Any:
 def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Place) -> int:
     """Run what is missing; return the number of failures."""
     finished = store.runs()
-    for text in store.set_aside:
+    for text in (*store.newer.values(), *store.set_aside):
         warn(text)
-    missing = [config for config in configs if store.path(config) not in finished]
+    there = finished.keys() | store.newer.keys()
+    missing = [config for config in configs if store.path(config) not in there]
     done, name = len(configs) - len(missing), store.experiment.name
     if not missing:
-        console.print(f"{name}, {preset} preset: all {len(configs)} runs are in {store.folder} already.")
+        console.print(
+            f"{name}, {preset} preset: all {len(configs)} runs are in {store.folder} already.", soft_wrap=True
+        )
         return 0
     import joblib
 
@@ -155,11 +162,14 @@ def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Pla
         return f"{done} of {len(configs)} runs are in {store.folder}; the same command continues."
 
     try:
-        with show_runs(len(configs), done) as (advance, observer):
-            for run in execute(store.experiment, missing, jobs, place.backend, place.address, observer):
+        with (
+            show_runs(len(configs), done) as (advance, observer),
+            closing(execute(store.experiment, missing, jobs, place.backend, place.address, observer)) as runs,
+        ):
+            for run in runs:
                 if isinstance(run, Failure):
                     failures += 1
-                    errors.print(f"failed: {run.message}", style="red", markup=False, highlight=False)
+                    errors.print(f"failed: {run.message}", style="red")
                 else:
                     store.write(run)
                     done += 1
@@ -172,6 +182,9 @@ def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Pla
         raise typer.Exit(1) from None
     except ConnectionError as error:
         raise refuse(f"No Ray cluster answers: {error}") from None
+    except OSError as error:
+        error.add_note(saved())
+        raise
     return failures
 
 

@@ -38,11 +38,11 @@ def check(task: Annotated[str, typer.Argument(metavar="MODULE:TASK", help="E.g. 
             raise TypeError(f"{task} is not a Task; got {instance!r}.")
         check_task(instance)
     except TaskError as error:
-        errors.print(str(error), style="red", markup=False, highlight=False)
+        errors.print(str(error), style="red")
         raise typer.Exit(1) from None
     except TypeError as error:
         raise refuse(str(error)) from None
-    console.print(f"{instance!r}: no oracle was beaten, every law holds.", markup=False)
+    console.print(f"{instance!r}: no oracle was beaten, every law holds.")
 
 
 def list_all() -> None:

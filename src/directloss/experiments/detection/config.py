@@ -106,5 +106,17 @@ class Result:
     pictures: dict[str, tuple[Picture, ...]]
     """The best and the worst detections, where the report shows them."""
 
+    def check(self, config: Config) -> None:
+        """Raise a ValueError unless all parts have every setting, AP is from 0 to 1 and pictures have a size."""
+        settings = len(config.settings)
+        if not len(self.held_out) == len(self.test) == len(self.dead) == settings > self.chosen >= 0:
+            raise ValueError(f"held out, test and dead must have {settings} settings, and chosen must be one of them")
+        if not all(0 <= value <= 1 for value in (*self.held_out, *self.test, *self.precision, self.recall)):
+            raise ValueError("held out, test, precision and recall must be from 0 to 1")
+        if len(self.precision) != 101:
+            raise ValueError(f"precision must be given at 101 recalls; got {len(self.precision)}")
+        if not all(0 < side < 10_000 for some in self.pictures.values() for each in some for side in each.size):
+            raise ValueError("pictures must have from 1 to 9999 pixels a side")
+
 
 Run = harness.Run[Config, Result]

@@ -12,7 +12,7 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -124,7 +124,7 @@ def execute(
     backend: str = "loky",
     address: str | None = None,
     observer: Callable[[RunProgress], object] = lambda progress: None,
-) -> Iterator[Run[ConfigT, ResultT] | Failure]:
+) -> Generator[Run[ConfigT, ResultT] | Failure, None, None]:
     """Run the configurations; yield each as it ends, in any order.
 
     `observer` is called once, before work starts, with what tells the progress of the runs at any time.

@@ -1,10 +1,16 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and text that shows all it has."""
 
+import contextlib
+import errno
 import os
+import re
 import secrets
+import tempfile
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["check_writable", "visible", "write_whole"]
+
+UNSEEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -17,6 +23,28 @@ def write_whole(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        if isinstance(error, OSError) and error.errno:  # a full disk names no file, others the partial one
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def visible(text: str) -> str:
+    r"""The text with control characters as words, e.g. \x1b: a terminal must not obey what stands in a file."""
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def check_writable(*paths: Path) -> None:
+    """Raise the OSError that writing these files would end in, as far as it can be known; makes their folders."""
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    for folder in dict.fromkeys(path.parent for path in paths):
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            error.filename = str(folder)
+            raise

@@ -4,6 +4,7 @@ A dataclass is an object in JSON; a tuple or a named tuple is a list. The name o
 field in JSON can be given: `held_out: Annotated[int, JsonName("held out")]`.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -15,6 +16,7 @@ __all__ = ["JsonName", "decode", "encode"]
 
 T = TypeVar("T")
 Decoder = Callable[[Any], Any]
+LARGEST = 2**63 - 1  # whole number that is read; one without bound is no number to matplotlib
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def _decoder(kind: Any) -> Decoder:
 _PLAIN: dict[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
-    float: ((float, int), "a number"),
+    float: ((float, int), "a finite number"),
     str: ((str,), "a string"),
 }
 
@@ -120,11 +122,19 @@ def _plain(kind: type) -> Decoder:
     accepted, words = _PLAIN[kind]
 
     def decoder(value: Any) -> Any:
-        if type(value) not in accepted:  # a bool is an int to isinstance
+        fits = type(value) in accepted  # a bool is an int to isinstance
+        if not fits or (kind is int and abs(value) > LARGEST) or (kind is float and not _finite(value)):
             raise _MisfitError(f"must be {words}; got {_shown(value)}")
         return kind(value)
 
     return decoder
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # of a whole number
+        return False
 
 
 def _optional(kind: Any, arguments: tuple[Any, ...]) -> Decoder:

@@ -47,7 +47,12 @@ def series(points: Mapping[float, Collection[float]]) -> Series:
     return Series(x, [mean(points[k]) for k in x], errors)
 
 
-LOOK = {"svg.hashsalt": "directloss", "svg.fonttype": "none", "font.family": "sans-serif"}
+LOOK = {
+    "svg.hashsalt": "directloss",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "text.parse_math": False,  # a dollar in a name is a dollar
+}
 
 
 def slug(*parts: str) -> str:

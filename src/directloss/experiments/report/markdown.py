@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ..harness.experiment import Claim, Table
+from ..harness.files import visible
 from .sections import Section
 from .verdicts import RULE, Block, Verdict, blocks, counted, judge, verdict
 from .words import counts_in_words, difference, interval_in_words
@@ -19,7 +20,7 @@ def markdown(sections: Sequence[Section]) -> str:
 def _section(section: Section) -> Iterator[str]:
     yield f"## {section.title}"
     if section.takeaway:
-        yield "\n".join(f"- {sentence}" for sentence in section.takeaway)
+        yield "\n".join(f"- {_line(sentence)}" for sentence in section.takeaway)
     yield section.experiment.about
     if section.summary.claims:
         yield "### What is claimed, and what we found"
@@ -30,7 +31,7 @@ def _section(section: Section) -> Iterator[str]:
     for table in section.summary.tables:
         yield _table(table)
     yield "### How these numbers were made"
-    yield "\n".join(f"- {fact}" for fact in section.facts)
+    yield "\n".join(f"- {_line(fact)}" for fact in section.facts)
 
 
 def _claim(block: Block) -> str:
@@ -49,8 +50,17 @@ def claim_rows(claim: Claim) -> Iterator[list[str]]:
 
 def _table(table: Table) -> str:
     lines = [
-        "| " + " | ".join(table.header) + " |",
+        _row(table.header),
         "|" + "---|" * len(table.header),
-        *("| " + " | ".join(row) + " |" for row in table.rows),
+        *map(_row, table.rows),
     ]
-    return "\n".join([f"**{table.title}**", "", *lines, *(["", table.note] if table.note else [])])
+    return "\n".join([f"**{_line(table.title)}**", "", *lines, *(["", table.note] if table.note else [])])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(_line(text).replace("|", "\\|") for text in cells) + " |"
+
+
+def _line(text: str) -> str:
+    """Text that comes from runs: it stays one line."""
+    return visible(text.replace("\n", "\\n"))

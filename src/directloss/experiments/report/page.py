@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from ..harness.experiment import Figure, Table
+from ..harness.files import visible
 from .forest import forest
 from .markdown import claim_rows
 from .sections import Section
@@ -59,7 +60,7 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; bo
 
 def html(sections: Sequence[Section]) -> str:
     """The whole report as one page."""
-    return (
+    return visible(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         "<title>directloss: the paper's experiments, reproduced</title>\n"

@@ -1,12 +1,13 @@
 """The runs of a folder, experiment by experiment: what the page, the Markdown and the terminal show."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..harness.experiment import AnyExperiment, Run, Summary
+from ..harness.files import visible
 from ..harness.options import arguments
 from ..harness.store import Store
 from .takeaway import takeaway
@@ -29,6 +30,8 @@ class Section:
     """Runs of other settings or of an earlier version."""
     set_aside: Sequence[str]
     summary: Summary
+    newer: Sequence[str] = ()
+    """What a newer directloss wrote, a sentence each."""
 
     @property
     def commands(self) -> list[str]:
@@ -68,6 +71,7 @@ class Section:
             facts.append(f"Not finished: {runs} missing. The same command continues with them.")
         if self.left_out:
             facts.append(f"{self.left_out} runs of other settings are in the folder and not counted here.")
+        facts += self.newer
         facts += [f"Set aside, not counted: {text}" for text in self.set_aside]
         return facts
 
@@ -92,20 +96,44 @@ def gather(folder: Path, experiments: Iterable[AnyExperiment]) -> list[Section]:
         for preset in experiment.presets:
             store = Store(folder / experiment.name / preset, experiment)
             found = store.runs()
-            sources = _sources(found.values())
-            seeds = max((seeds for _, seeds in sources), default=0)
-            expected = []
-            for source, begun in sources:
-                asked = experiment.asked(preset, begun, source)
-                expected += [store.path(config) for config in experiment.configs(asked, source)]
-            runs = [found[path] for path in expected if path in found]
-            if found or store.set_aside or store.other_versions:
-                missing, left_out = len(expected) - len(runs), len(found) - len(runs) + store.other_versions
-                summary = experiment.summarise(runs)
-                if missing:  # by the rule nothing is concluded
-                    summary = replace(summary, claims=[replace(one, complete=False) for one in summary.claims])
-                sections.append(Section(experiment, preset, seeds, runs, missing, left_out, store.set_aside, summary))
+            if found or store.set_aside or store.newer or store.other_versions:
+                try:
+                    sections.append(_section(store, preset, found))
+                except Exception:
+                    fit = _that_fit(store, preset, found)
+                    if len(fit) in (0, len(found)):
+                        raise
+                    sections.append(_section(store, preset, fit))
     return sections
+
+
+def _section(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, Any]]) -> Section:
+    experiment, sources, expected = store.experiment, _sources(found.values()), []
+    for source, begun in sources:
+        asked = experiment.asked(preset, begun, source)
+        expected += [store.path(config) for config in experiment.configs(asked, source)]
+    runs = [found[path] for path in expected if path in found]
+    seeds = max((seeds for _, seeds in sources), default=0)
+    missing, left_out = len(expected) - len(runs), len(found) - len(runs) + store.other_versions
+    summary = experiment.summarise(runs)
+    if missing:  # by the rule nothing is concluded
+        summary = replace(summary, claims=[replace(one, complete=False) for one in summary.claims])
+    newer = list(store.newer.values())
+    return Section(experiment, preset, seeds, runs, missing, left_out, store.set_aside, summary, newer)
+
+
+def _that_fit(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, Any]]) -> dict[Path, Run[Any, Any]]:
+    """The runs that can be summarised. The others are named, and stay where they are: it may be our mistake."""
+    fit = {}
+    for path, run in found.items():
+        try:
+            _section(store, preset, {path: run})
+        except Exception as error:
+            reason = f"it cannot be summarised: {type(error).__name__}: {error}"
+            store.set_aside.append(visible(f"{path} is not counted: {reason}"))
+        else:
+            fit[path] = run
+    return fit
 
 
 def records(sections: Sequence[Section]) -> str:
