@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from directloss import AveragePrecision, NegativeDirect, PositiveDirect, average_precision_loss
+from directloss import AveragePrecision, NegativeDirect, Perceptron, PositiveDirect, average_precision_loss
 from directloss.kernels import average_precision as kernels
 from directloss.kernels.average_precision_reference import (
     average_precision_objective,
@@ -321,3 +321,11 @@ os._exit(0)
 def test_ctrl_c_gets_through_a_long_inference():
     done = subprocess.run([sys.executable, "-c", FLAT], capture_output=True, text=True, timeout=120)
     assert done.stdout == "interrupted\n", done.stderr
+
+
+def test_small_value_of_the_perceptron_survives_large_scores():
+    """Found by fuzz: the value is far smaller than the scores, and right to its last digits."""
+    scores = torch.tensor([-9.01855, -9.01854998993133, 700.0, 700.0, 700.0], dtype=torch.float64)
+    target = torch.tensor([1, 0, 1, 1, 1])
+    value = average_precision_loss(scores, target, update=Perceptron()).item()
+    assert value == pytest.approx((scores[1] - scores[0]).item() * 2 / 4, rel=1e-12)
