@@ -10,6 +10,7 @@ from directloss.experiments import EXPERIMENTS
 SOURCE = Path(directloss.__file__).parent
 
 LAYERS = {  # a module may import from lower numbers only, and from its own folder
+    "interrupts": 0,
     "checks": 0,
     "kernels": 0,
     "update": 1,
