@@ -10,6 +10,7 @@ from directloss.experiments import EXPERIMENTS
 SOURCE = Path(directloss.__file__).parent
 
 LAYERS = {  # a module may import from lower numbers only, and from its own folder
+    "interrupts": 0,
     "checks": 0,
     "kernels": 0,
     "update": 1,
@@ -23,7 +24,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "__main__": 8,
     "__init__": 8,
 }
-LIBRARY = LAYERS.keys() - {"experiments", "__main__"}
+LIBRARY = LAYERS.keys() - {"experiments", "__main__", "interrupts"}  # the others are of the command
 ROOMS = {  # of the experiments: the same rule
     "harness": 0,
     "networks": 1,

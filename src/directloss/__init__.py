@@ -1,5 +1,6 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
+from . import interrupts as interrupts  # first: from here on Ctrl-C ends the command quietly, also while torch loads
 from .loss import AveragePrecisionLoss, StructuredLoss, average_precision_loss, direct_loss, structured_loss
 from .task import Output, Problem, Task
 from .tasks import TASKS, AveragePrecision, ZeroOne

@@ -1,6 +1,7 @@
 """Backbones: torchvision's names and sizes, and weights from files that may be wrong or hostile."""
 
 import io
+import resource
 import zipfile
 
 import numpy as np
@@ -74,6 +75,32 @@ def with_object(path):
         archive.writestr("features.0.bias.npy", content.getvalue())
 
 
+def with_stride_zero(path):
+    """A file of a few kilobytes whose tensor has 2 GB as float32."""
+    zero = torch.zeros(1, dtype=torch.float16)
+    weights = {name: zero.expand(tensor.shape) for name, tensor in SqueezeNet().state_dict().items()}
+    torch.save(weights | {"features.0.bias": zero.expand(1 << 29)}, path)
+    assert path.stat().st_size < 1 << 14
+
+
+def compressed(path):
+    """A file of torch.save, but compressed: 64 kB unpack to 64 MB."""
+    plain = io.BytesIO()
+    torch.save({"features.0.bias": torch.zeros(1 << 24)}, plain)
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry in source.infolist():
+            archive.writestr(entry.filename, source.read(entry))
+    assert path.stat().st_size < 1 << 18
+
+
+def with_long_header(path):
+    """The header of an array that promises 2 GB and holds nothing."""
+    content = io.BytesIO()
+    np.lib.format.write_array_header_1_0(content, {"descr": "<f4", "fortran_order": False, "shape": (1 << 29,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("features.0.bias.npy", content.getvalue())
+
+
 class Evil:
     def __reduce__(self):
         return print, ("run",)
@@ -100,6 +127,10 @@ DAMAGES = {
             SqueezeNet().state_dict() | {"classifier.1.weight": torch.zeros(2, device="meta")}, path
         ),
     ),
+    "'features.0.bias' has shape \\(536870912,\\) instead of \\(96,\\)": ("w.pth", with_stride_zero),
+    "has or unpacks to 671[0-9]+ bytes; its weights can need": ("w.pth", compressed),
+    "has or unpacks to 12000000 bytes": ("w.pth", lambda path: path.write_bytes(bytes(12_000_000))),
+    "is not a weights file: EOFError|is not a weights file: ValueError": ("w.npz", with_long_header),
     "Object arrays cannot be loaded": ("w.npz", with_object),
     "is not a weights file: BadZipFile": ("w.npz", lambda path: path.write_bytes(b"PK\3\4 and no more")),
     "is not a weights file: UnpicklingError": ("w.pth", lambda path: torch.save({"a": Evil()}, path)),
@@ -127,8 +158,10 @@ def test_a_bad_file_is_named_and_changes_nothing(message, tmp_path, capsys):
     damage(tmp_path / name)
     network = SqueezeNet()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(WeightsError, match=message) as caught:
         load_weights(network, tmp_path / name)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 500_000, "kilobytes: it filled memory"
     assert str(tmp_path / name) in str(caught.value)
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
     assert "run" not in capsys.readouterr().out

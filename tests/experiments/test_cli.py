@@ -118,14 +118,15 @@ def test_ray_gives_the_same_numbers(finished, tmp_path):
     assert results(tmp_path / "separable" / "quick") == results(finished[0] / "separable" / "quick")
 
 
-def start(out, *arguments):
+def start(out, *arguments, **environment):
     """The command in a process group of its own, once it has finished four runs more."""
     line = command("reproduce", "separable", "--seeds", 2, "--jobs", 2, "--out", out, *arguments)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     folder = out / "separable" / "quick"
     before = len(list(folder.glob("*.json")))
     listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background job inherits deaf ears
-    process = subprocess.Popen(line, **pipes, env=ENVIRONMENT, start_new_session=True, preexec_fn=listen)
+    environment = ENVIRONMENT | environment
+    process = subprocess.Popen(line, **pipes, env=environment, start_new_session=True, preexec_fn=listen)
     until = time.monotonic() + 200
     while len(list(folder.glob("*.json")) if folder.exists() else []) < before + 4:
         assert time.monotonic() < until
@@ -218,6 +219,14 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["data", "mnist", "--root", "."], "There is no data 'mnist'. There is: voc2012."),
         (["report", "/nowhere/at/all"], "/nowhere/at/all is not a folder."),
         (["check", "directloss"], "'directloss' names no task. Write MODULE:TASK"),
+        (["check", "..x:y"], "'..x:y' names no task. Write MODULE:TASK"),
+        (["check", "./examples/top_item.py:TopItem"], "names no task. Write MODULE:TASK"),
+        (["check", "directloss.:Task"], "names no task. Write MODULE:TASK"),
+        (["check", "a..b:c"], "names no task. Write MODULE:TASK"),
+        (["check", "a\0b:c"], "names no task. Write MODULE:TASK"),
+        (["check", "examples/top_item.py:TopItem"], "There is no module 'examples/top_item.py'"),
+        (["check", " :x"], "There is no module ' '"),
+        (["check", "directloss:a.b"], "directloss has no 'a.b'."),
         (["check", "nomodule:Task"], "There is no module 'nomodule'"),
         (["check", "directloss:Nothing"], "directloss has no 'Nothing'."),
         (["check", "directloss:Task"], "abstract"),

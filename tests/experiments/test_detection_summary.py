@@ -454,7 +454,7 @@ def test_a_report_shows_them(tmp_path):
         if config.category == "car" and config.noise == 0.0:
             like = invented(config.method, 0.0, 0, "car").result
             more = (0.0,) * (len(config.settings) - 3)
-            result = replace(like, test=like.test + more, held_out=like.held_out + more)
+            result = replace(like, test=like.test + more, held_out=like.held_out + more, dead=like.dead + more)
             store.write(Run(config, result, Made(1.0)))
     sections = gather(tmp_path, EXPERIMENTS.values())
     page, tables = html(sections), markdown(sections)

@@ -2,11 +2,20 @@
 
 import errno
 import os
+import pwd
 import random
+import shlex
+import signal
+import subprocess
+import sys
 import tempfile
+import time
+from functools import partial
+from types import ModuleType
 
 import pytest
 from commands import call
+from test_cli import start
 from test_report import fill, invented
 
 from directloss.experiments import EXPERIMENTS
@@ -178,3 +187,77 @@ def test_control_characters_do_not_reach_the_terminal(runs, monkeypatch):
     assert str(out).replace("\x1b", r"\x1b") in failed.stderr
     for text in (done.stdout, done.stderr, failed.stdout, failed.stderr):
         assert text.replace("\n", "").isprintable()
+
+
+def test_without_a_home_the_cache_folder_is_asked_for(tmp_path, monkeypatch):
+    def no_entry(uid):
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
+    for name in ("HOME", "XDG_CACHE_HOME", "DIRECTLOSS_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    refused(call("reproduce", "actions", "--root", tmp_path), "HOME is not set", "Set DIRECTLOSS_CACHE to a folder.")
+    assert reproduce(tmp_path).returncode == 0
+
+
+def test_sigterm_removes_temporary_folders(tmp_path, monkeypatch):
+    def terminated(config, progress):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setitem(vars(SEPARABLE), "run", terminated)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    done = reproduce(tmp_path / "out")
+    assert done.returncode == 143
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.slow
+def test_sigterm_ends_workers(tmp_path):
+    process, folder = start(tmp_path / "out", TMPDIR=str(tmp_path))
+    assert list(tmp_path.glob("directloss-*"))
+    os.kill(process.pid, signal.SIGTERM)
+    _, told = process.communicate(timeout=60)  # the workers hold its pipes open until they end
+    assert process.returncode == 143
+    assert "Traceback" not in told
+    assert not list(tmp_path.glob("directloss-*"))
+    assert len(list(folder.glob("*.json"))) >= 4
+
+
+def test_ctrl_c_while_packages_are_imported_is_quiet(tmp_path):
+    (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', 'src')}"}
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    line = [sys.executable, "-m", "directloss", "list"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, stdout=pipe, stderr=pipe, env=environment, preexec_fn=listen) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"importing\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == (b"", b"")
+    assert process.returncode == 130
+
+
+def test_ctrl_c_while_the_command_imports_is_quiet(monkeypatch):
+    class Interrupted(ModuleType):
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "directloss.experiments.cli", Interrupted("cli"))
+    done = call("list")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("closed", "code"), [(">&-", 0), (">&- 2>&-", 0), ("2>&-", 0), ("| head -1", 0), (">/dev/full", 2)]
+)
+def test_a_stream_that_is_closed_or_full_gives_no_traceback(closed, code):
+    line = ["bash", "-c", f"{shlex.quote(sys.executable)} -m directloss list {closed}"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == code
+    expected = "No space left on device. Free some space, or name another folder.\n" if code else ""
+    assert done.stderr == expected

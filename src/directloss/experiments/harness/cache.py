@@ -36,7 +36,12 @@ def cache_folder() -> Path:
     given = os.environ.get("DIRECTLOSS_CACHE")
     if given:
         return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "directloss"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "directloss"
+    except RuntimeError:
+        raise FileNotFoundError(
+            "There is no cache folder: HOME is not set, and this user has no home. Set DIRECTLOSS_CACHE to a folder."
+        ) from None
 
 
 def key_of(**facts: Any) -> str:

@@ -226,7 +226,7 @@ def load_weights(backbone: Backbone, path: Path) -> list[str]:
         raise WeightsError(f"{path} is missing.")
     expected = backbone.state_dict()
     try:
-        found = _read_npz(path, expected) if path.suffix == ".npz" else _read_pth(path)
+        found = _read_npz(path, expected) if path.suffix == ".npz" else _read_pth(path, expected)
     except WeightsError:
         raise
     except Exception as error:  # a hostile file can make the reader raise anything
@@ -238,16 +238,26 @@ def load_weights(backbone: Backbone, path: Path) -> list[str]:
         wrong = f"{unknown[0]!r} is unknown" if unknown else f"{lost[0]!r} is missing"
         raise WeightsError(f"{path} does not hold weights of {type(backbone).__name__}: {wrong}.")
     for name, tensor in found.items():
-        if tensor.shape != expected[name].shape:
-            shapes = f"{tuple(tensor.shape)} instead of {tuple(expected[name].shape)}"
-            raise WeightsError(f"{path}: {name!r} has shape {shapes}.")
+        _check_shape(path, name, tensor.shape, expected[name].shape)  # before any copy: a shape may be far too large
+        found[name] = tensor = tensor.float()
         if not tensor.isfinite().all():
             raise WeightsError(f"{path}: {name!r} holds values that are not finite.")
     backbone.load_state_dict(found, strict=False)
     return missing
 
 
-def _read_pth(path: Path) -> dict[str, Tensor]:
+def _check_shape(path: Path, name: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if tuple(found) != tuple(expected):
+        raise WeightsError(f"{path}: {name!r} has shape {tuple(found)} instead of {tuple(expected)}.")
+
+
+def _read_pth(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
+    size, most = path.stat().st_size, sum(8 * tensor.numel() for tensor in expected.values()) + (1 << 20)
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:  # torch.save does not compress
+            size = max(size, sum(entry.file_size for entry in archive.infolist()))
+    if size > most:
+        raise WeightsError(f"{path} has or unpacks to {size} bytes; its weights can need {most}. It was not read.")
     found = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise WeightsError(f"{path} does not hold a dictionary of tensors.")
@@ -255,7 +265,7 @@ def _read_pth(path: Path) -> dict[str, Tensor]:
         plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.is_floating_point()
         if not plain:
             raise WeightsError(f"{path}: {str(name)[:80]!r} is not a plain tensor of real numbers.")
-    return {str(name): tensor.float() for name, tensor in found.items()}
+    return {str(name): tensor for name, tensor in found.items()}
 
 
 def _read_npz(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -268,5 +278,6 @@ def _read_npz(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
             if entry.file_size > 8 * expected[name].numel() + 4096:
                 raise WeightsError(f"{path}: {name!r} has {entry.file_size} bytes, more than it can need.")
             array = np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)
+            _check_shape(path, name, array.shape, tuple(expected[name].shape))
             found[name] = torch.from_numpy(np.asarray(array, dtype=np.float32))
     return found
