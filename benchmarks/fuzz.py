@@ -477,7 +477,7 @@ KINDS: dict[str, Callable[[Generator, int, int], NDArray[Any]]] = {  # the posit
 DTYPES = [torch.float64] * 4 + [torch.float32] * 2 + [torch.float16, torch.bfloat16]
 
 
-def draw(rng: Generator, tasks: Sequence[Task]) -> tuple[str, Batch]:
+def draw(rng: Generator, tasks: Sequence[Task], kinds: Sequence[str] = tuple(KINDS)) -> tuple[str, Batch]:
     """The next batch, and its kind."""
     size = rng.random()
     if size < 0.75:
@@ -489,7 +489,7 @@ def draw(rng: Generator, tasks: Sequence[Task]) -> tuple[str, Batch]:
     shape = rng.random()
     P = 1 if shape < 0.15 else n - 1 if shape < 0.3 else int(rng.integers(0, n + 1))
     M = n - P
-    kind = str(rng.choice(list(KINDS)))
+    kind = str(rng.choice(kinds))
     epsilon = 10.0 ** rng.uniform(-3, 3, B)
     x = KINDS[kind](rng, B, n)
     if kind == "flat" and P * M:

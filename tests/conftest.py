@@ -38,7 +38,7 @@ def lists(draw, longest: int = 12, ties: bool = True):
     items = draw(strategies.integers(1, longest))
     generator = torch.Generator().manual_seed(draw(strategies.integers(0, 2**32)))
     scores = torch.randn(items, generator=generator, dtype=torch.float64)
-    kinds = ["normal", "heavy", "wide", "far"] + (["tied", "constant"] if ties else [])
+    kinds = ["normal", "heavy", "wide", "far"] + (["tied", "few", "zeros"] if ties else [])
     match draw(strategies.sampled_from(kinds)):
         case "heavy":
             scores = scores / torch.rand(items, generator=generator, dtype=torch.float64)
@@ -48,8 +48,10 @@ def lists(draw, longest: int = 12, ties: bool = True):
             scores = scores + 1e3
         case "tied":
             scores = scores.round()
-        case "constant":
-            scores = torch.zeros_like(scores)
+        case "few":  # many ties in one class and across
+            scores = scores.sign()
+        case "zeros":  # all equal, of both signs
+            scores = scores * 0.0
     share = draw(strategies.sampled_from([0.1, 0.5, 0.9]))
     return scores, torch.rand(items, generator=generator) < share
 
