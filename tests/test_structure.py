@@ -119,8 +119,8 @@ def test_kernels_never_import_torch_and_core_never_imports_an_extra():
 
 
 STANDARD = {
-    "abc", "collections", "dataclasses", "enum", "functools", "importlib", "itertools", "math", "numbers", "types",
-    "typing", "weakref",
+    "abc", "collections", "dataclasses", "enum", "functools", "importlib", "itertools", "math", "numbers", "threading",
+    "types", "typing", "weakref",
 }  # fmt: skip
 
 

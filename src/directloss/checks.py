@@ -16,6 +16,7 @@ __all__ = [
     "check_binary",
     "check_finite",
     "check_length",
+    "check_lists_of_one",
     "check_parts",
     "check_positive",
     "check_problems",
@@ -43,6 +44,7 @@ def needs_dispatch(tensor: Tensor) -> bool:
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
         or type(tensor) is not Tensor
         or tensor.is_meta
     )
@@ -156,6 +158,15 @@ def check_problems(
     if target.device != scores.device:
         raise ValueError(f"scores is on {scores.device} but target on {target.device}. Move them to one device.")
     return shape
+
+
+def check_lists_of_one(shape: torch.Size, mask: Tensor | None) -> None:
+    """A batch of lists of one item each, without a mask, is a list in the wrong shape."""
+    if shape[-1] == 1 and shape.numel() > 1 and mask is None:
+        raise ValueError(
+            f"scores has shape {tuple(shape)}: {shape.numel()} lists of one item each, so that nothing is ranked. If "
+            "they are one list, pass scores.squeeze(-1) and target.squeeze(-1)."
+        )
 
 
 def check_length(items: int, longest: int) -> None:

@@ -30,7 +30,8 @@ def _structured_loss(
     task: Task, update: Update, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
 ) -> Tensor:
     check_reduction(reduction)
-    check_scores(scores, task.event_dims)
+    if not isinstance(scores, Tensor):
+        check_scores(scores, task.event_dims)
     device = scores.device.type
     if (device == "cpu" or torch.amp.is_autocast_available(device)) and torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # at least float32 throughout, as torch's own losses
@@ -54,8 +55,8 @@ class StructuredLoss(nn.Module):
 
     Call it with scores (..., items), raw, of any floating-point type; target, what the task asks for, as a rule bool,
     int or float in {0, 1}; and optionally mask, True where an item is valid. Leading dimensions are a batch of lists.
-    The value is the function whose gradient this is; for the direct updates the ramp loss, which brackets the metric:
-    negative ≤ task loss of the prediction ≤ positive.
+    The value is the function whose gradient this is; for the direct updates the ramp loss. Where no positive is tied,
+    it brackets the metric: negative ≤ task loss of the prediction ≤ positive.
 
     >>> loss = StructuredLoss(AveragePrecision(), PositiveDirect(epsilon=1.0))
     >>> scores = torch.tensor([2.0, 1.0, 0.0], requires_grad=True)

@@ -103,6 +103,7 @@ def test_verdicts_follow_from_the_runs(sections):
             assert judge(claim) in (expected if isinstance(expected, set) else {expected}), claim.says
 
 
+@pytest.mark.slow
 def test_every_claim_and_comparison_is_in_the_page_and_in_the_markdown(sections, whole_page):
     text, page = markdown(sections), whole_page
     for section in sections:
@@ -136,6 +137,7 @@ def test_a_forest_plot_has_a_row_for_every_comparison(sections):
             assert counts_in_words(counted(block.claims)) in figure.alt
 
 
+@pytest.mark.slow
 def test_names_of_figures_say_what_they_show(sections):
     names = [figure.name for section in sections for figure in section.summary.figures()]
     assert len(set(names)) == len(names) == 5 + 8 + 4

@@ -1,5 +1,9 @@
 """The oracles of average precision are exact: against enumeration, the paper's programme and scikit-learn."""
 
+import subprocess
+import sys
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -238,3 +242,82 @@ def test_one_huge_negative_drowns_nothing(update):
 
     for size in (1e12, 1e18, 1e30):
         torch.testing.assert_close(gradient(size), gradient(1e6))
+
+
+@pytest.mark.parametrize("height", [1e6, 1e12, 1e15, 1e18, 1e30, 1e150])
+def test_a_high_score_does_not_drown_the_others(height):
+    scores = torch.tensor([height, 0, 0, 1e-3], dtype=torch.float64)
+    target = torch.tensor([1, 1, 1, 0])
+    assert average_precision_loss(scores, target, update=NegativeDirect(1e-2)).item() == pytest.approx(2 / 15)
+
+
+@pytest.mark.parametrize("height", [1e3, 1e15, 1e16, 1e20, 1e30, 1e150])
+def test_scores_far_apart_do_not_change_the_negative_argmax(height):
+    scores = torch.tensor([-height, -3, -4 * height, 0, -3 * height], dtype=torch.float64)
+    target = torch.tensor([0, 1, 1, 0, 0])
+    assert average_precision_loss(scores, target, update=NegativeDirect(2.7)).item() == pytest.approx(0.55)
+
+
+@pytest.mark.parametrize("update", [PositiveDirect(1.0), NegativeDirect(1.0)], ids=str)
+def test_a_common_offset_changes_nothing(update):
+    generator = torch.Generator().manual_seed(0)
+    scores = 100 * torch.randn(20_000, generator=generator, dtype=torch.float64)
+    target = torch.rand(20_000, generator=generator) < 0.2
+    want = average_precision_loss(scores, target, update=update).item()
+    for offset in (1e6, 1e9, 1e12):
+        got = average_precision_loss(scores + offset, target, update=update).item()
+        assert got == pytest.approx(want, abs=1e-8)
+
+
+@given(st.integers(0, 2**32), st.floats(-30, 30), st.floats(-30, 30))
+@settings(max_examples=300)
+def test_values_are_exact_at_any_magnitude(seed, spread, strength):
+    """Against enumeration in exact arithmetic; scores and ε each from 1e-30 to 1e30, and of mixed sizes."""
+    rng = np.random.default_rng(seed)
+    items = rng.integers(2, 7)
+    scores = rng.normal(size=items) * 10.0 ** (spread + rng.choice([0, 0, 3, 16], items))
+    target = torch.from_numpy(rng.random(items) < 0.5)
+    if target.all() or not target.any() or len(np.unique(scores)) < items:
+        return
+    epsilon = 10.0**strength
+    exact = [Fraction(score) for score in scores]
+    every = TASK.outputs(torch.from_numpy(scores), target)
+    pairs = int(target.sum() * (~target).sum())
+    worths = []
+    for features, loss in zip(every.features.tolist(), every.loss.tolist(), strict=True):
+        score = sum(round(feature * pairs) * value for feature, value in zip(features, exact, strict=True)) / pairs
+        worths.append((score, Fraction(loss)))
+    best = max(score for score, _ in worths)
+    true = min(float(loss) for score, loss in worths if score == best)
+    for sign, update in ((1, PositiveDirect), (-1, NegativeDirect)):
+        augmented = max(score + sign * Fraction(epsilon) * loss for score, loss in worths)
+        want = float(sign * (augmented - best) / Fraction(epsilon))
+        value = average_precision_loss(torch.from_numpy(scores), target, update=update(epsilon)).item()
+        assert value == pytest.approx(want, abs=1e-12)
+        assert sign * (value - true) >= -1e-12
+
+
+FLAT = """
+import os, signal, threading, numpy as np, torch
+from directloss import NegativeDirect, average_precision_loss
+P, M = 15_000, 35_000
+H = np.concatenate(([0.0], np.cumsum(1 / np.arange(1, P + M + 1))))
+c = np.arange(1, M + 1)
+b = M / (2 * P) * (c * (H[c + P] - H[c]) - (c - 1) * (H[c - 1 + P] - H[c - 1]))
+b[:P] += 10 * b[0]
+scores, target = torch.from_numpy(np.concatenate((np.zeros(P), b))), torch.arange(P + M) < P
+average_precision_loss(scores[:5], torch.tensor([1, 0, 1, 0, 0]), update=NegativeDirect(1.0))  # compiles
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    average_precision_loss(scores, target, update=NegativeDirect(1.0))
+except KeyboardInterrupt:
+    print("interrupted")
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_gets_through_a_long_inference():
+    done = subprocess.run([sys.executable, "-c", FLAT], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "interrupted\n", done.stderr

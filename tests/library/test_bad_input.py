@@ -111,6 +111,15 @@ class Mine(NamedTuple):
     row: Row
 
 
+def test_a_list_in_the_shape_of_lists_of_one_item_is_refused_with_the_cure():
+    scores, target = torch.zeros(8, 1), torch.ones(8, 1)
+    with pytest.raises(ValueError, match=r"shape \(8, 1\): 8 lists of one item.*scores.squeeze\(-1\)"):
+        AveragePrecisionLoss()(scores, target)
+    assert AveragePrecisionLoss()(scores, target, torch.ones(8, 1, dtype=torch.bool)) == 0  # masked: on purpose
+    assert AveragePrecisionLoss()(scores[:1], target[:1]) == 0  # a list of one in a batch of one
+    assert StructuredLoss(ZeroOne(), PositiveDirect(1.0))(scores, target) > 0  # nothing is ranked here
+
+
 @pytest.mark.parametrize("task", [AveragePrecision(), ZeroOne()], ids=str)
 def test_row_that_is_not_finite_is_refused(task):
     for row in (Row(math.inf, 0.0, 1.0), Row(0.0, -math.inf, 1.0), Row(0.0, TRUTH, math.nan)):

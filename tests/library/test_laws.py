@@ -112,6 +112,19 @@ def test_permuting_the_items_permutes_the_gradient(member, problem, random):
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=str)
+@pytest.mark.parametrize("batch", [(), (1,), (1, 1), (3,), (2, 1, 3)])
+def test_values_have_the_shape_of_the_batch(member, batch):
+    scores = torch.randn((*batch, 5), generator=torch.Generator().manual_seed(0), requires_grad=True)
+    target = torch.tensor([1, 0, 1, 0, 0]).expand_as(scores)
+    values = StructuredLoss(*member, reduction="none")(scores, target)
+    assert values.shape == batch
+    values.sum().backward()
+    for output in (member[0].infer(scores, target), member[0].truth(scores, target)):
+        assert output.loss.shape == batch
+        assert output.features.shape == scores.shape
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=str)
 def test_batch_gives_what_its_lists_give(member):
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn((2, 3, 7), generator=generator, dtype=torch.float64)

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,6 +56,16 @@ def test_compiled_code_still_refuses_bad_input():
     compiled = torch.compile(average_precision_loss, fullgraph=True, backend="aot_eager")
     with pytest.raises(ValueError, match="finite"):
         compiled(torch.tensor([torch.nan, 1.0]), torch.tensor([1, 0]))
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.*:DeprecationWarning")
+def test_traced_code_calls_the_operator_and_has_no_numbers_inside():
+    loss = AveragePrecisionLoss()
+    traced: Any = torch.jit.trace(lambda scores, target: loss(scores, target), problem(3, 9))
+    scores, target = problem(3, 9, seed=1)
+    want, got = loss(scores, target), traced(scores, target)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(torch.autograd.grad(got, scores), torch.autograd.grad(want, scores))
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=str)

@@ -3,12 +3,13 @@
 A kernel computes in float64, takes a batch of lists and loops over it inside.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numba
 
-__all__ = ["compiled", "summing"]
+__all__ = ["compiled", "interruptible", "summing"]
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -22,3 +23,27 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 def summing(function: Callable[..., Any]) -> Callable[..., Any]:
     """`compiled` for a sum whose terms may be added in any order: it then runs on vector instructions."""
     return compiled(function, fastmath={"reassoc"})
+
+
+def interruptible(kernel: Callable[..., Any], *arguments: Any) -> None:
+    """Call a kernel that may take long, for what it writes, so that Ctrl-C gets through.
+
+    Python answers signals in the main thread only, and not while compiled code runs there. So the kernel runs in
+    another thread. After Ctrl-C that thread comes to its end unseen.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        kernel(*arguments)
+        return
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            kernel(*arguments)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]

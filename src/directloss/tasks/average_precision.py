@@ -10,7 +10,7 @@ order of the input never matters. A list without positives or without negatives 
 """
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from itertools import permutations
 from types import ModuleType
@@ -21,12 +21,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import check_binary, check_finite, check_length, check_problems, check_strength
+from ..checks import (
+    check_binary,
+    check_finite,
+    check_length,
+    check_lists_of_one,
+    check_problems,
+    check_strength,
+)
 from ..task import Contrast, Output, Task
 from ..update import TRUTH, Row, Truth, Weight
 
 __all__ = ["AveragePrecision"]
 
+LONG = 1 << 15  # items from which on a weight below 0 may take seconds
 CHUNK = 1 << 15  # items that are packed, sorted and solved while the cache holds them
 
 
@@ -47,6 +55,8 @@ class AveragePrecision(Task):
 
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
         """Both outputs from one sort."""
+        if scores.dim() > 1:
+            check_lists_of_one(scores.shape, mask)
         gradient, counted, numbers = _solve(scores, target, mask, *row)
         if counted.size == 1:  # Python's numbers are faster than arrays of one: 4 µs of a list of 512
             numbers = numbers[:, 0].tolist()
@@ -92,11 +102,11 @@ def _solve(
     check_length(items, kernels.LONGEST_LIST)
     lists = batch.numel()
     shape = (lists, items)
-    numbers = np.zeros((6, lists))
     if isinstance(scale, Tensor) or isinstance(away, Tensor) or isinstance(toward, Tensor):
-        numbers[:3], kinds, down = _numbers(away, toward, scale, batch)
+        numbers, kinds, down = _numbers(away, toward, scale, batch)
     else:
-        numbers[:3], kinds, down = _constants(away, toward, scale)
+        numbers, kinds, down = _constants(away, toward, scale)
+        numbers = np.repeat(numbers, lists, axis=1) if lists != 1 else numbers.copy()
     if not scores.is_cpu:
         scores, target, mask = scores.cpu(), target.cpu(), None if mask is None else mask.cpu()
     host = scores.contiguous()
@@ -109,6 +119,9 @@ def _solve(
     gradient, counted = np.zeros(full, np.float64 if double else np.float32), np.zeros(full[:-1], np.bool_)
     written = gradient.reshape(shape), counted.reshape(lists)
     scratch = np.empty((3, items)), np.empty((4, items + 1), np.int32)  # NumPy's memory comes in huge pages
+    solve = kernels.average_precision_contrast
+    if down and items >= LONG:
+        solve = partial(import_module("directloss.kernels").interruptible, solve)
     rows = max(1, CHUNK // max(items, 1))
     keys = np.empty((min(rows, lists), items), np.int64)
     for first in range(0, lists, rows):
@@ -116,7 +129,7 @@ def _solve(
         if not kernels.average_precision_pack(single, positive, valid, first, part):
             check_finite(scores, mask)
         part.sort(axis=-1)
-        kernels.average_precision_contrast(part, first, exact, *kinds, numbers, down, *written, *scratch)
+        solve(part, first, exact, *kinds, numbers, down, *written, *scratch)
     return gradient, counted, numbers
 
 
@@ -125,7 +138,7 @@ def _numbers(
 ) -> tuple[NDArray[np.float64], tuple[int, int], bool | None]:
     """A row as the kernel takes it: numbers, 0 for what is no weight; which outputs; whether a weight is below 0."""
     kernels = _kernels()
-    numbers = np.zeros((3, batch.numel()))
+    numbers = np.zeros((6, batch.numel()))
     kinds = []
     for k, value in enumerate((away, toward, scale)):
         if value is None or value is TRUTH:
@@ -154,7 +167,7 @@ def _row(row: Row, numbers: Any) -> Row:
 def _tensors(scores: Tensor, gradient: NDArray[Any], value: Any, *others: NDArray[Any]) -> list[Tensor]:
     """What was found as tensors beside the scores."""
     value = np.asarray(value, gradient.dtype)
-    if scores.dim() != 2:
+    if value.ndim != scores.dim() - 1:
         value = value.reshape(gradient.shape[:-1])
     found = [torch.from_numpy(gradient), torch.from_numpy(value), *[torch.from_numpy(other) for other in others]]
     return found if scores.is_cpu else [tensor.to(scores.device) for tensor in found]
