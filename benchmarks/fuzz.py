@@ -644,12 +644,13 @@ def test_fuzzed_list_keeps_every_law():
 # --- command line ----------------------------------------------------------------------------------------------------
 
 
-def work(seed: int, first: int, step: int, deadline: float, stop: Any, results: Any) -> None:
+def work(seed: int, first: int, step: int, seconds: float, stop: Any, results: Any) -> None:
     """Fuzz in a process of its own; put a tally every second or so, and None at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to stop
     torch.set_num_threads(1)
     tasks = [task() for task in TASKS.values()]
     number, known = first, set[str]()
+    deadline = time.time() + seconds  # from here on, as importing torch takes a while
     while not stop.is_set() and time.time() < deadline:
         tally, until = Tally(), time.time() + 1
         while time.time() < min(until, deadline) and not stop.is_set():
@@ -682,11 +683,11 @@ def main(arguments: list[str] | None = None) -> int:
     command = f"./dev fuzz --minutes {options.minutes:g} --seed {seed}"
     print(f"fuzz: {command}", file=sys.stderr, flush=True)
 
+    fuzz(iter(range(1, 41)), 0, [task() for task in TASKS.values()], Tally())  # compiles, before the clock starts
     context = multiprocessing.get_context("spawn")
     stop, results = context.Event(), context.Queue()
     start = time.time()
-    deadline = start + 60 * options.minutes
-    shared = (options.processes, deadline, stop, results)
+    shared = (options.processes, 60 * options.minutes, stop, results)
     workers = [context.Process(target=work, args=(seed, k, *shared), daemon=True) for k in range(options.processes)]
     for worker in workers:
         worker.start()
@@ -714,7 +715,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"\n{test}")
     if crashed:
         print("fuzz: a process crashed; see above", file=sys.stderr)
-    return 1 if tally.wrong or crashed else 0
+    return 1 if tally.wrong or crashed or not tally.total else 0
 
 
 if __name__ == "__main__":

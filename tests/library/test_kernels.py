@@ -125,3 +125,15 @@ def test_one_far_item_leaves_the_values_of_the_others(depth, place, side):
         s, t = torch.from_numpy(scores), torch.from_numpy(target)
         assert average_precision_loss(s, t, update=PositiveDirect(epsilon)).item() == pytest.approx(up, abs=1e-12)
         assert average_precision_loss(s, t, update=NegativeDirect(epsilon)).item() == pytest.approx(down, abs=1e-12)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e12, 1e16, 1e20])
+def test_negatives_far_above_a_positive_are_placed_among_the_others_all_the_same(far):
+    """Rows at 6 and rows near −far are open together, so the negative at 0 passes the far ones before it is placed."""
+    spacing = max(2.0, np.spacing(far))
+    scale = spacing / 2
+    scores = torch.tensor([6 * scale] * 4 + [spacing - far] * 5 + [0.0, -far], dtype=torch.float64)
+    target = torch.tensor([1] * 9 + [0] * 2)
+    up, _ = exact(scores.numpy(), target.numpy(), 20 * scale)
+    value = average_precision_loss(scores, target, update=PositiveDirect(20 * scale)).item()
+    assert value == pytest.approx(up, abs=1e-12)
