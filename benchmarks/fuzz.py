@@ -387,8 +387,9 @@ def loss_mismatch(scores: Array, target: Tensor, features: Array, losses: Array)
     above = (n - P) * (1 - P * np.take_along_axis(f, order, 1)) / 2
     rank = np.arange(1, P + 1)
     distinct = (ranked[:, 1:] != ranked[:, :-1]).all(1)
-    steps = np.abs(above - np.rint(above)).max(1)  # a ranking has whole numbers of negatives above a positive
-    return distinct * np.maximum(np.abs(1 - (rank / (rank + above)).mean(1) - losses), np.where(steps > 1e-3, 1, 0))
+    whole = np.rint(above)  # a ranking has whole numbers of negatives above a positive; features are float32
+    steps = np.abs(above - whole).max(1)
+    return distinct * np.maximum(np.abs(1 - (rank / (rank + whole)).mean(1) - losses), np.where(steps > 1e-3, 1, 0))
 
 
 def rearranged(batch: Batch, rng: Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
