@@ -236,7 +236,10 @@ def test_facts_that_are_too_large_are_not_read(made, tmp_path):
         ({"files": ["backbone.npz"]}, "does not hold a detector"),
         ({"files": {"backbone.npz": "0", "detector.npz": "0"}}, "its checksum is wrong"),
         ({"files": {"../backbone.npz": "0", "detector.npz": "0"}}, "its checksum is wrong"),
-        ({"backbone": "alexnet"}, r"backbone.npz: 'features\.0\.weight' has shape \(96, 3, 7, 7\) instead of \(64, 3, 11"),
+        (
+            {"backbone": "alexnet"},
+            r"backbone.npz: 'features\.0\.weight' has shape \(96, 3, 7, 7\) instead of \(64, 3, 11",
+        ),
     ],
 )
 def test_facts_that_are_wrong_are_refused(made, facts, match, tmp_path):
