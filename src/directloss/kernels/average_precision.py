@@ -27,7 +27,7 @@ _BLOCK_CELLS = 1 << 26  # of the band, for which the dynamic programme remembers
 _BLOCK_EDGES = 1 << 18  # for which `_narrow_run` remembers its bounds
 _WINDOW = 8  # cells that `_place_rows` counts at once
 _DETAIL = 16  # segments that the mean row of a wide band is cut into
-_PLAIN = 1e3  # the range of scores, times scale, up to which a plain sum gives values right to 1e-12, in half the time
+_PLAIN = 1e3  # the range of scores, in ε or margins, up to which a plain sum is right to 1e-12 of them; half the time
 _ROUNDING = 1e-9  # the share of the magnitudes that bounds leave to rounding
 
 
@@ -820,7 +820,8 @@ def average_precision_contrast(
             count += steps[j]
             steps[j] = count
         share = 1.0 / (float(P) * M)
-        if away == toward == AUGMENTED and numbers[2, k] * (scores[0] - scores[n - 1]) < _PLAIN:
+        unit = max(abs(numbers[0, k]), abs(numbers[1, k]))
+        if toward != NOTHING and scores[0] - scores[n - 1] < _PLAIN * unit:
             numbers[3, k] = share * (_dot(a, scores[n // 2], counts) + _dot(b, scores[n // 2], steps))
         elif toward != NOTHING:
             numbers[3, k] = _score(ranked, scores, integers[2], integers[3], share)
