@@ -60,8 +60,9 @@ class AveragePrecision(Task):
         gradient, counted, numbers = _solve(scores, target, mask, *row)
         if counted.size == 1:  # Python's numbers are faster than arrays of one: 4 µs of a list of 512
             numbers = numbers[:, 0].tolist()
-        value = _row(row, numbers).value(*numbers[3:])
-        return Contrast(*_tensors(scores, gradient, value, counted))
+        _, _, _, score, away_loss, toward_loss = numbers
+        value = _row(row, numbers).value(score, away_loss, toward_loss)
+        return Contrast._make(_tensors(scores, gradient, value, counted))
 
     def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
         features, _, numbers = _solve(scores, target, mask, weight, None, 1.0)
@@ -169,5 +170,5 @@ def _tensors(scores: Tensor, gradient: NDArray[Any], value: Any, *others: NDArra
     value = np.asarray(value, gradient.dtype)
     if value.ndim != scores.dim() - 1:
         value = value.reshape(gradient.shape[:-1])
-    found = [torch.from_numpy(gradient), torch.from_numpy(value), *[torch.from_numpy(other) for other in others]]
+    found = list(map(torch.from_numpy, (gradient, value, *others)))
     return found if scores.is_cpu else [tensor.to(scores.device) for tensor in found]
