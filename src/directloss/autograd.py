@@ -1,6 +1,6 @@
 """Where a loss meets autograd, compilers and transforms.
 
-A task computes the gradient together with the value. `differentiable_values` hangs that gradient on the scores: the
+A task computes the gradient together with the value. `differentiable_values` attaches that gradient to the scores: the
 value is locally linear in them, so its graph is one dot product with the gradient. Plain operations are at home in
 compile, vmap, torch.func and double backward. They cost less than an autograd.Function, whose `setup_context` takes
 30 µs.
