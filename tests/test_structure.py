@@ -17,12 +17,13 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "autograd": 2,
     "task": 3,
     "verification": 4,
-    "tasks": 4,
-    "loss": 5,
-    "training": 6,
-    "experiments": 7,
-    "__main__": 8,
-    "__init__": 8,
+    "families": 4,
+    "tasks": 5,
+    "loss": 6,
+    "training": 7,
+    "experiments": 8,
+    "__main__": 9,
+    "__init__": 9,
 }
 LIBRARY = LAYERS.keys() - {"experiments", "__main__", "interrupts"}  # the others are of the command
 ROOMS = {  # of the experiments: the same rule

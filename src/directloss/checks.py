@@ -14,6 +14,7 @@ from torch import Tensor
 __all__ = [
     "check_alike",
     "check_binary",
+    "check_count",
     "check_finite",
     "check_length",
     "check_lists_of_one",
@@ -23,6 +24,7 @@ __all__ = [
     "check_reduction",
     "check_scored",
     "check_scores",
+    "check_share",
     "check_strength",
     "check_weight",
     "needs_dispatch",
@@ -214,6 +216,18 @@ def refuse_first(wrong: Tensor, values: Tensor, expected: str, cure: str) -> Non
         index = tuple(wrong.nonzero()[0].tolist())
         where = "" if not index else f" at index {index[0] if len(index) == 1 else index}"
         raise ValueError(f"{expected}; got {values[index].item()}{where}. {cure}")
+
+
+def check_count(name: str, value: object) -> None:
+    """A number of items is a whole number from 1 on."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
+
+
+def check_share(name: str, value: object, zero: bool = False) -> None:
+    """A share of something lies in (0, 1], or in [0, 1]."""
+    if not isinstance(value, int | float) or not (0 <= value <= 1 if zero else 0 < value <= 1):
+        raise ValueError(f"{name} must be a share of {'at least' if zero else 'more than'} 0, and at most 1; got {value!r}.")
 
 
 def check_scored(name: str, scored: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
