@@ -1,25 +1,91 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
 from . import interrupts as interrupts  # first: from here on Ctrl-C ends the command quietly, also while torch loads
-from .loss import AveragePrecisionLoss, StructuredLoss, average_precision_loss, direct_loss, structured_loss
-from .task import Output, Problem, Task
-from .tasks import TASKS, AveragePrecision, ZeroOne
-from .update import TRUTH, UPDATES, CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Row, Update
-from .verification import TaskError, check_task
+from .families import (
+    ByNegatives,
+    ByRank,
+    RankingTask,
+    explain,
+)
+from .loss import (
+    AveragePrecisionLoss,
+    PartialAUCLoss,
+    ReciprocalRankLoss,
+    ROCAUCLoss,
+    StructuredLoss,
+    average_precision_loss,
+    direct_loss,
+    partial_auc_loss,
+    reciprocal_rank_loss,
+    roc_auc_loss,
+    structured_loss,
+)
+from .task import (
+    Output,
+    Problem,
+    Task,
+)
+from .tasks import (
+    ROCAUC,
+    TASKS,
+    AveragePrecision,
+    AveragePrecisionAtK,
+    BinaryDCG,
+    HitAtK,
+    LastRank,
+    PartialAUC,
+    PrecisionAtRecall,
+    RankBiasedPrecision,
+    RecallAtFPR,
+    ReciprocalRank,
+    ZeroOne,
+)
+from .update import (
+    TRUTH,
+    UPDATES,
+    CentralDirect,
+    Hinge,
+    NegativeDirect,
+    Perceptron,
+    PositiveDirect,
+    Row,
+    Update,
+)
+from .verification import (
+    TaskError,
+    check_task,
+    typical_epsilon,
+)
 
 __all__ = [
+    "ROCAUC",
     "TASKS",
     "TRUTH",
     "UPDATES",
     "AveragePrecision",
+    "AveragePrecisionAtK",
     "AveragePrecisionLoss",
+    "BinaryDCG",
+    "ByNegatives",
+    "ByRank",
     "CentralDirect",
     "Hinge",
+    "HitAtK",
+    "LastRank",
     "NegativeDirect",
     "Output",
+    "PartialAUC",
+    "PartialAUCLoss",
     "Perceptron",
     "PositiveDirect",
+    "PrecisionAtRecall",
     "Problem",
+    "ROCAUCLoss",
+    "RankBiasedPrecision",
+    "RankingTask",
+    "RecallAtFPR",
+    "ReciprocalRank",
+    "ReciprocalRankLoss",
     "Row",
     "StructuredLoss",
     "Task",
@@ -29,7 +95,12 @@ __all__ = [
     "average_precision_loss",
     "check_task",
     "direct_loss",
+    "explain",
+    "partial_auc_loss",
+    "reciprocal_rank_loss",
+    "roc_auc_loss",
     "structured_loss",
+    "typical_epsilon",
 ]
 
 __version__ = "0.1.0"

@@ -227,7 +227,9 @@ def check_count(name: str, value: object) -> None:
 def check_share(name: str, value: object, zero: bool = False) -> None:
     """A share of something lies in (0, 1], or in [0, 1]."""
     if not isinstance(value, int | float) or not (0 <= value <= 1 if zero else 0 < value <= 1):
-        raise ValueError(f"{name} must be a share of {'at least' if zero else 'more than'} 0, and at most 1; got {value!r}.")
+        raise ValueError(
+            f"{name} must be a share, {'at least' if zero else 'more than'} 0 and at most 1; got {value!r}."
+        )
 
 
 def check_scored(name: str, scored: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,9 @@
 `autograd.py` gives one differentiable value a list. Here they are reduced to one number, and become modules.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import torch
@@ -12,10 +14,23 @@ from torch import Tensor, nn
 from .autograd import differentiable_values
 from .checks import check_alike, check_parts, check_reduction, check_scored, check_scores
 from .task import Task
-from .tasks.average_precision import AveragePrecision
+from .tasks import ROCAUC, AveragePrecision, PartialAUC, ReciprocalRank
 from .update import PositiveDirect, Update
 
-__all__ = ["AveragePrecisionLoss", "StructuredLoss", "average_precision_loss", "direct_loss", "structured_loss"]
+__all__ = [
+    "AveragePrecisionLoss",
+    "PartialAUCLoss",
+    "ROCAUCLoss",
+    "ReciprocalRankLoss",
+    "StructuredLoss",
+    "TaskLoss",
+    "average_precision_loss",
+    "direct_loss",
+    "partial_auc_loss",
+    "reciprocal_rank_loss",
+    "roc_auc_loss",
+    "structured_loss",
+]
 
 
 def structured_loss(
@@ -85,26 +100,54 @@ class StructuredLoss(nn.Module):
         return f"task={self.task}, update={self.update}, reduction={self.reduction!r}"
 
 
-class AveragePrecisionLoss(StructuredLoss):
-    """`StructuredLoss` on `AveragePrecision`: the front door."""
+class TaskLoss(StructuredLoss):
+    """`StructuredLoss` on one task, whose options come by name: the front doors, such as `AveragePrecisionLoss`."""
 
-    def __init__(self, update: Update = PositiveDirect(1.0), reduction: str = "mean") -> None:
-        super().__init__(AveragePrecision(), update, reduction)
+    task_class: type[Task]
+
+    def __init__(self, update: Update = PositiveDirect(1.0), reduction: str = "mean", **options: Any) -> None:
+        super().__init__(self.task_class(**options), update, reduction)
 
 
-_AVERAGE_PRECISION = AveragePrecision()
+def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss], Callable[..., Tensor]]:
+    """The module and the function of a task."""
+    name = task_class.__name__
+    options = [
+        one.replace(kind=Parameter.KEYWORD_ONLY)
+        for one in signature(task_class).parameters.values()
+        if one.kind is Parameter.POSITIONAL_OR_KEYWORD
+    ]
+    listed = "".join(f", {one.name}={one.default!r}" for one in options)
+    update = Parameter("update", Parameter.POSITIONAL_OR_KEYWORD, default=PositiveDirect(1.0), annotation=Update)
+    reduction = Parameter("reduction", Parameter.POSITIONAL_OR_KEYWORD, default="mean", annotation=str)
+    module = type(f"{name}Loss", (TaskLoss,), {
+        "__doc__": f"`StructuredLoss` on `{name}`: {name}Loss(update=PositiveDirect(1.0), reduction='mean'{listed}).",
+        "__module__": __name__,
+        "__signature__": Signature([update, reduction, *options]),
+        "task_class": task_class,
+    })  # fmt: skip
+    make = lru_cache(maxsize=64)(task_class)
+
+    def function(
+        scores: Tensor,
+        target: Tensor,
+        *,
+        update: Update = PositiveDirect(1.0),
+        mask: Tensor | None = None,
+        reduction: str = "mean",
+        **options: Any,
+    ) -> Tensor:
+        return structured_loss(make(**options), update, scores, target, mask, reduction)
+
+    function.__name__ = function.__qualname__ = functional
+    function.__doc__ = f"The functional form of `{name}Loss`."
+    return module, function
 
 
-def average_precision_loss(
-    scores: Tensor,
-    target: Tensor,
-    *,
-    update: Update = PositiveDirect(1.0),
-    mask: Tensor | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """The functional form of `AveragePrecisionLoss`."""
-    return structured_loss(_AVERAGE_PRECISION, update, scores, target, mask, reduction)
+AveragePrecisionLoss, average_precision_loss = _front_door(AveragePrecision, "average_precision_loss")
+PartialAUCLoss, partial_auc_loss = _front_door(PartialAUC, "partial_auc_loss")
+ReciprocalRankLoss, reciprocal_rank_loss = _front_door(ReciprocalRank, "reciprocal_rank_loss")
+ROCAUCLoss, roc_auc_loss = _front_door(ROCAUC, "roc_auc_loss")
 
 
 def direct_loss(away: Sequence[Any], toward: Sequence[Any], update: Update, reduction: str = "mean") -> Tensor:

@@ -90,13 +90,13 @@ def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int =
 def typical_epsilon(task: Task, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
     """The ε at which argmax F + εL has gone half the way from the prediction's loss to the largest, for every problem.
 
-    With a far smaller ε the two outputs of an update are the same and nothing is trained; with a far larger one y_direct
+    With a far smaller ε both outputs of an update are the same, and nothing is trained. With a far larger one y_direct
     is the worst output, whatever the scores are. NaN where a problem does not count, or the loss cannot grow.
 
     >>> from directloss import AveragePrecision
     >>> scores, target = torch.linspace(-2, 2, 100), torch.arange(100) % 7 == 0
-    >>> typical_epsilon(task=AveragePrecision(), scores=scores, target=target)
-    tensor(1.0)
+    >>> typical_epsilon(AveragePrecision(), scores, target)
+    tensor(1.9014, dtype=torch.float64)
     """
     scores = scores.detach()
 
@@ -125,9 +125,9 @@ def _warn_of_scale(task: Task, generator: torch.Generator) -> None:
     if len(epsilons) and not USUAL_EPSILON[0] <= (typical := epsilons.median().item()) <= USUAL_EPSILON[1]:
         few = "changes nothing in most problems" if typical > 1 else "goes to the worst output in most problems"
         warnings.warn(
-            f"{task!r} keeps all laws, but its scale is unusual: with scores from N(0, 1) and up to {SCALE_LONGEST} items "
-            f"it has gone half the way to the largest loss at ε = {typical:.2g}, and ε = 1 {few}. Train with an ε of that "
-            "size, see typical_epsilon, or multiply F by about the inverse of it (docs/extending.md, Scale).",
+            f"{task!r} keeps all laws, but its scale is unusual: with scores from N(0, 1) and up to {SCALE_LONGEST} "
+            f"items it has gone half the way to the largest loss at ε = {typical:.2g}, and ε = 1 {few}. Train with an "
+            "ε of that size, see typical_epsilon, or multiply F by about its inverse (docs/extending.md, Scale).",
             stacklevel=3,
         )
 

@@ -243,9 +243,13 @@ def _make_plan(handle: int, positives: int, negatives: int) -> _Plan:
     weights, discounts, by_rank = _checked(task, gain, positives, negatives)
     best = float(weights @ (discounts[:positives] if by_rank else np.full(positives, discounts[0])))
     if not 0 < best < np.inf:
-        raise ValueError(f"{_place(task, positives, negatives)} must give the perfect ranking a gain above 0; got {best}.")
+        raise ValueError(
+            f"{type(task).__name__}.gain({positives}, {negatives}) must be above 0 for the perfect ranking; got {best}."
+        )
     if not (isinstance(scale, int | float) and 0 < scale < np.inf):
-        raise ValueError(f"{type(task).__name__}.scale({positives}, {negatives}) must be a number above 0; got {scale!r}.")
+        raise ValueError(
+            f"{type(task).__name__}.scale({positives}, {negatives}) must be a number above 0; got {scale!r}."
+        )
     ways, cut = _choose(weights, discounts, by_rank, negatives)
     alike = bool(weights.min() == weights.max())
     return _Plan(weights, discounts, by_rank, best, scale / (positives * negatives), alike, ways, cut)
@@ -255,22 +259,22 @@ _plans = lru_cache(maxsize=512)(_make_plan)
 _long_plans = lru_cache(maxsize=2)(_make_plan)
 
 
-def _place(task: RankingTask, positives: int, negatives: int) -> str:
-    return f"{type(task).__name__}.gain({positives}, {negatives})"
-
-
 def _checked(task: RankingTask, gain: Any, positives: int, negatives: int) -> tuple[NDArray[Any], NDArray[Any], int]:
     """The vectors of a gain, refused in words where they are none."""
-    place = _place(task, positives, negatives)
+    place = f"{type(task).__name__}.gain({positives}, {negatives})"
     if not isinstance(gain, ByRank | ByNegatives):
-        raise TypeError(f"{place} must return ByRank(weights, discounts) or ByNegatives(weights, discounts); got {gain!r}.")
+        raise TypeError(
+            f"{place} must return ByRank(weights, discounts) or ByNegatives(weights, discounts); got {gain!r}."
+        )
     by_rank = isinstance(gain, ByRank)
     lengths = positives, positives + negatives if by_rank else negatives + 1
     vectors = []
     for name, values, length in zip(("weights", "discounts"), gain, lengths, strict=True):
         vector = np.ascontiguousarray(values, np.float64)
         if vector.shape != (length,):
-            raise ValueError(f"{place} must have {length} {name}, one {_EACH[name, by_rank]}; got shape {vector.shape}.")
+            raise ValueError(
+                f"{place} must have {length} {name}, one {_EACH[name, by_rank]}; got shape {vector.shape}."
+            )
         if not np.isfinite(vector).all():
             raise ValueError(f"{place} must have finite {name}; got {vector[~np.isfinite(vector)][0]}.")
         vectors.append(vector)
@@ -336,6 +340,7 @@ def _describe(way: int, plan: _Plan) -> str:
     P = plan.weights.size
     M = plan.discounts.size - P if plan.by_rank else plan.discounts.size - 1
     k = plan.cut
+    triangle = min(P * (M + 1), k * (k + 3) // 2)
     flat = way == kernels.CUT and plan.discounts[0] == plan.discounts[k - 1]
     words, steps = {
         kernels.WALK: ("all rows in one walk, O(P + M)", P + M),
@@ -345,7 +350,7 @@ def _describe(way: int, plan: _Plan) -> str:
         kernels.CUT: (
             (f"cut at rank {k:,}, nothing to choose before it, O(P + M)", P + M)
             if flat
-            else (f"cut at rank k = {k:,}, a table before it, O(k² + P + M)", min(P * (M + 1), k * (k + 3) // 2) + P + M)
+            else (f"cut at rank k = {k:,}, a table before it, O(k² + P + M)", triangle + P + M)
         ),
         kernels.BAND: ("rows narrow a band, a table solves it, O(PM) at worst", P * M),
         kernels.TABLE: ("a table, O(PM)", P * M),

@@ -9,8 +9,18 @@ from numpy.typing import NDArray
 
 from . import compiled, summing
 
-__all__ = ["AUGMENTED", "LONGEST_LIST", "NOTHING", "TRUTH", "close_list", "count_all", "count_classes",
-           "count_output", "open_list", "pack"]
+__all__ = [
+    "AUGMENTED",
+    "LONGEST_LIST",
+    "NOTHING",
+    "TRUTH",
+    "close_list",
+    "count_all",
+    "count_classes",
+    "count_output",
+    "open_list",
+    "pack",
+]
 
 INDEX_BITS = 30
 LONGEST_LIST = (1 << INDEX_BITS) - 1

@@ -7,10 +7,9 @@ factor, F + weight·L is Σ_i f_i(c_i). Moving negative c above positive i chang
 
     D_i(c) = b_c − a_i + κ·u_i·(φ[r·i + c − 1] − φ[r·i + c]),    κ = weight/(2·share·Z),
 
-so a ranking is a staircase of cells (i, c), worth the sum of the D in it. No ranking between the prediction and what the
-loss asks for goes the wrong way: c_i ≥ the prediction's for κ > 0, c_i ≤ it for κ < 0. So every sum below starts at the
-prediction and runs outward, where all differences of scores have one sign. Indices in formulas start at 1, in code at 0.
-docs/mathematics.md has the proofs.
+so a ranking is a staircase of cells (i, c), worth the sum of the D in it. Some optimum has c_i ≥ the prediction's for
+κ > 0, and c_i ≤ it for κ < 0. So the sums below start at the prediction and run outward, where all differences of
+scores have one sign. Indices in formulas start at 1, in code at 0. docs/mathematics.md has the proofs.
 """
 
 import numpy as np

@@ -3,8 +3,8 @@
 L = 1 − AP, AP = 1/P Σ_i (precision at the rank of positive i). For retrieval, detection, fraud, medical tests: wherever
 positives should come first. `families/ranking.py` says what the outputs and F are.
 
-It is a ranking task with a kernel of its own, which is faster and holds its band narrow in long lists. In the prediction
-a tied group shares the precision at its end: its loss is 1 − scikit-learn's `average_precision_score`.
+It is a ranking task with a kernel of its own, which is faster in long lists. In the prediction a tied group shares the
+precision at its end: its loss is 1 − scikit-learn's `average_precision_score`.
 """
 
 from dataclasses import dataclass
