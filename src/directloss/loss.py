@@ -126,7 +126,7 @@ def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss]
         "__signature__": Signature([update, reduction, *options]),
         "task_class": task_class,
     })  # fmt: skip
-    make = lru_cache(maxsize=64)(task_class)
+    default, make = task_class(), lru_cache(maxsize=64)(task_class)
 
     def function(
         scores: Tensor,
@@ -137,7 +137,7 @@ def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss]
         reduction: str = "mean",
         **options: Any,
     ) -> Tensor:
-        return structured_loss(make(**options), update, scores, target, mask, reduction)
+        return structured_loss(make(**options) if options else default, update, scores, target, mask, reduction)
 
     function.__name__ = function.__qualname__ = functional
     function.__doc__ = f"The functional form of `{name}Loss`."

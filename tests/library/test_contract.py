@@ -214,7 +214,7 @@ def test_problem_that_does_not_count_gives_exactly_zero_whatever_the_oracle_says
 def test_copies_of_a_task_are_tasks_of_their_own(task, duplicate):
     twin = duplicate(task)
     assert twin.handle != task.handle
-    scores, target = PROBLEMS[next(one for one in PROBLEMS if type(one) is type(task))](3, 7)
+    scores, target = next((make for one, make in PROBLEMS.items() if type(one) is type(task)), lists)(3, 7)
     mapped = torch.func.vmap(StructuredLoss(twin, PositiveDirect(1.0)))(scores, target)
     torch.testing.assert_close(mapped, StructuredLoss(task, PositiveDirect(1.0), reduction="none")(scores, target))
 

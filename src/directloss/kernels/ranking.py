@@ -535,7 +535,7 @@ def _solve(
 
 
 @compiled
-def _tied_gain(
+def _tied_loss(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     u: NDArray[np.float64],
@@ -545,11 +545,11 @@ def _tied_gain(
     low: NDArray[np.int32],  # [P] how many negatives stand before each positive
     high: NDArray[np.int32],  # [P] written: how many of them or tied with it
 ) -> float:
-    """The prediction's sum of gains where items are tied: the mean over their orders if all positives weigh the same,
-    else the mean of the best and the worst order.
+    """What the prediction loses where items are tied: the mean over their orders if all positives weigh the same, else
+    the mean of the best and the worst order.
     """
     P, M = a.size, b.size
-    gain = 0.0
+    lost = 0.0
     i = 0
     while i < P:
         first, start = i, low[i]
@@ -561,11 +561,13 @@ def _tied_gain(
         high[first:i] = j
         if alike:  # by rank every place of the group, by negatives every number of them, is as likely as any other
             places = phi[first + start : i + j] if r == 1 else phi[start : j + 1]
-            gain += (i - first) * u[first] * places.mean()
+            mean = places.mean()
+            for k in range(first, i):
+                lost += u[k] * (phi[r * k] - mean)
         else:
             for k in range(first, i):
-                gain += 0.5 * u[k] * (phi[r * k + start] + phi[r * k + j])
-    return gain
+                lost += u[k] * (phi[r * k] - 0.5 * (phi[r * k + start] + phi[r * k + j]))
+    return lost
 
 
 @compiled
@@ -591,9 +593,9 @@ def _add_output(
 ) -> float:
     """Count the pairs of an output (see `count_output`); return its loss."""
     high = scratch
-    gain = 0.0
+    lost = 0.0
     if kind != TRUTH and weight == 0.0 and tied:
-        gain = _tied_gain(a, b, u, phi, r, alike, low, high)
+        lost = _tied_loss(a, b, u, phi, r, alike, low, high)
     else:
         if kind == TRUTH:
             high[:] = 0
@@ -605,9 +607,9 @@ def _add_output(
             _solve(a, b, low, u, phi, r, unit / best, abs(unit), way, cut, high)
         low = high
         for i in range(a.size):
-            gain += u[i] * phi[r * i + high[i]]
+            lost += u[i] * (phi[r * i] - phi[r * i + high[i]])
     count_output(low, high, sign, counts, steps)
-    return min(max(1.0 - gain / best, 0.0), 1.0)
+    return min(max(lost / best, 0.0), 1.0)
 
 
 @compiled
