@@ -7,9 +7,10 @@
 from typing import Any
 
 from ..checks import check_count
+from .linear_loss import LinearLossTask
 from .ranking import ByNegatives, ByRank, RankingTask
 
-__all__ = ["ByNegatives", "ByRank", "RankingTask", "explain"]
+__all__ = ["ByNegatives", "ByRank", "LinearLossTask", "RankingTask", "explain"]
 
 
 def explain(task: Any, positives: int, negatives: int) -> str:
