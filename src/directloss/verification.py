@@ -232,7 +232,7 @@ def _check_batch(task: Task, trial: _Trial, longest: int, generator: torch.Gener
     other = _another(task, trial, longest, generator)
     both = trial, other
     scores, target = (torch.stack([getattr(one, name) for one in both]) for name in ("scores", "target"))
-    mask = None if trial.mask is None else torch.stack([trial.mask, trial.mask])
+    mask = None if trial.mask is None or other.mask is None else torch.stack([trial.mask, other.mask])
     weights = torch.tensor([[one.weight] for one in both], dtype=torch.float64)
     singles = [_oracles(task, one.weight) for one in both]
     for oracle, call in _oracles(task, weights).items():
@@ -248,15 +248,16 @@ def _check_batch(task: Task, trial: _Trial, longest: int, generator: torch.Gener
 
 
 def _another(task: Task, trial: _Trial, longest: int, generator: torch.Generator) -> _Trial:
-    """A problem to stand beside another one in a batch: of the same shape, with another weight and target if it can."""
-    target = trial.target
+    """A problem to stand beside another one in a batch, of the same shape: its weight, target and mask differ."""
+    target, mask = trial.target, trial.mask
     for _ in range(ATTEMPTS):
         problem = Problem(*task.random_problem(longest, generator))
-        if (problem.scores.shape, problem.target.shape) == (trial.scores.shape, trial.target.shape):
-            target = problem.target
+        masked = (problem.mask is None) == (mask is None)
+        if masked and (problem.scores.shape, problem.target.shape) == (trial.scores.shape, target.shape):
+            target, mask = problem.target, problem.mask
             break
     scores = torch.randn(trial.scores.shape, generator=generator, dtype=torch.float64)
-    return trial._replace(scores=scores, target=target, weight=-trial.weight / 2)
+    return trial._replace(scores=scores, target=target, mask=mask, weight=-trial.weight / 2)
 
 
 def _check_masked_features(task: Task, trial: _Trial) -> None:
