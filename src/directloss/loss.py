@@ -14,19 +14,23 @@ from torch import Tensor, nn
 from .autograd import differentiable_values
 from .checks import check_alike, check_parts, check_reduction, check_scored, check_scores
 from .task import Task
-from .tasks import ROCAUC, AveragePrecision, PartialAUC, ReciprocalRank
+from .tasks import NDCG, ROCAUC, AveragePrecision, PartialAUC, PrecisionAtK, ReciprocalRank
 from .update import PositiveDirect, Update
 
 __all__ = [
     "AveragePrecisionLoss",
+    "NDCGLoss",
     "PartialAUCLoss",
+    "PrecisionAtKLoss",
     "ROCAUCLoss",
     "ReciprocalRankLoss",
     "StructuredLoss",
     "TaskLoss",
     "average_precision_loss",
     "direct_loss",
+    "ndcg_loss",
     "partial_auc_loss",
+    "precision_at_k_loss",
     "reciprocal_rank_loss",
     "roc_auc_loss",
     "structured_loss",
@@ -145,7 +149,9 @@ def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss]
 
 
 AveragePrecisionLoss, average_precision_loss = _front_door(AveragePrecision, "average_precision_loss")
+NDCGLoss, ndcg_loss = _front_door(NDCG, "ndcg_loss")
 PartialAUCLoss, partial_auc_loss = _front_door(PartialAUC, "partial_auc_loss")
+PrecisionAtKLoss, precision_at_k_loss = _front_door(PrecisionAtK, "precision_at_k_loss")
 ReciprocalRankLoss, reciprocal_rank_loss = _front_door(ReciprocalRank, "reciprocal_rank_loss")
 ROCAUCLoss, roc_auc_loss = _front_door(ROCAUC, "roc_auc_loss")
 

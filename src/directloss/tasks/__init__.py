@@ -1,7 +1,13 @@
 """The tasks. `TASKS` is the one list of them: command line, tests and docs read it."""
 
 from ..task import Task
+from .alignment import Alignment
 from .average_precision import AveragePrecision
+from .dag_path import DAGPath
+from .grid_path import GridPath
+from .linear_chain import LinearChain, edge_potentials
+from .multiclass import MulticlassZeroOne, TopK
+from .ndcg import NDCG
 from .ranking import (
     ROCAUC,
     AveragePrecisionAtK,
@@ -14,22 +20,33 @@ from .ranking import (
     RecallAtFPR,
     ReciprocalRank,
 )
+from .selection import PrecisionAtK, RecallAtK
 from .zero_one import ZeroOne
 
 __all__ = [
+    "NDCG",
     "ROCAUC",
     "TASKS",
+    "Alignment",
     "AveragePrecision",
     "AveragePrecisionAtK",
     "BinaryDCG",
+    "DAGPath",
+    "GridPath",
     "HitAtK",
     "LastRank",
+    "LinearChain",
+    "MulticlassZeroOne",
     "PartialAUC",
+    "PrecisionAtK",
     "PrecisionAtRecall",
     "RankBiasedPrecision",
     "RecallAtFPR",
+    "RecallAtK",
     "ReciprocalRank",
+    "TopK",
     "ZeroOne",
+    "edge_potentials",
 ]
 
 TASKS: dict[str, type[Task]] = {
@@ -44,5 +61,14 @@ TASKS: dict[str, type[Task]] = {
     "binary_dcg": BinaryDCG,
     "rank_biased_precision": RankBiasedPrecision,
     "last_rank": LastRank,
+    "ndcg": NDCG,
+    "precision_at_k": PrecisionAtK,
+    "recall_at_k": RecallAtK,
     "zero_one": ZeroOne,
+    "multiclass_zero_one": MulticlassZeroOne,
+    "top_k": TopK,
+    "linear_chain": LinearChain,
+    "alignment": Alignment,
+    "grid_path": GridPath,
+    "dag_path": DAGPath,
 }
