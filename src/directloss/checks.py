@@ -19,6 +19,7 @@ __all__ = [
     "check_finite",
     "check_length",
     "check_lists_of_one",
+    "check_not_negative",
     "check_parts",
     "check_positive",
     "check_problems",
@@ -197,6 +198,14 @@ def check_count(name: str, value: int) -> None:
         raise TypeError(f"{name} must be a whole number, 1 or more; got {value!r} of type {type(value).__name__}.")
     if value < 1:
         raise ValueError(f"{name} must be at least 1; got {value}.")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    """A parameter of a metric is a finite number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, 0 or more; got {value!r} of type {type(value).__name__}.")
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be finite and 0 or more; got {value!r}. Start from 1.0.")
 
 
 def check_shape(scores: Tensor, target: Tensor) -> None:

@@ -22,15 +22,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import check_finite, check_problems
 from ..task import Contrast, Output
 from ..update import TRUTH, Row, Weight
-from .arrays import as_rows, as_tensors, per_list
+from .arrays import Lists, Weights, contrast_arrays, output_arrays
 from .linear_loss import LinearLossTask
 
 __all__ = ["DiscountedGainTask"]
-
-CHUNK = 1 << 16  # items of short lists that are solved together
 
 
 class DiscountedGainTask(LinearLossTask):
@@ -91,20 +88,60 @@ class DiscountedGainTask(LinearLossTask):
         return best, self.whole(best, gains.sum(-1)).where(some, 1.0), unit.where(some, 1.0)
 
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
-        """Both outputs by the compiled kernel."""
-        gradient, counted, score, losses = _solve(self, scores, target, mask, row.away, row.toward, row.scale)
-        batch = counted.shape
-        weights = [per_list("weight", weight, batch) for weight in (row.away, row.toward)]
-        paid = [0.0 if weight is None else weight * loss for weight, loss in zip(weights, losses, strict=True)]
-        scale = per_list("the scale of the update", row.scale, batch)
-        value = (scale * (score + paid[0] - paid[1])).astype(gradient.dtype).reshape(batch)
-        gradient, value = as_tensors(scores, gradient, value)
-        return Contrast(gradient, value, counted)
+        """Both outputs by the compiled kernels."""
+        return contrast_arrays(self, scores, target, row, mask)
 
     def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
-        """One output by the compiled kernel."""
-        features, counted, _, losses = _solve(self, scores, target, mask, weight, None, 1.0)
-        return Output(*as_tensors(scores, features, losses[0].astype(features.dtype).reshape(counted.shape)))
+        """One output by the compiled kernels."""
+        return output_arrays(self, scores, target, weight, mask)
+
+    def solve(
+        self, lists: Lists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """Contrast two outputs; see `families/arrays.py`."""
+        kernels = _kernels()
+        scores, gains, valid, counted = lists
+        count, items = scores.shape
+        discounts, sums = _table(self, items)
+        if gains.dtype == np.bool_:
+            total = np.count_nonzero(gains, axis=-1)
+            best = sums[np.minimum(total, discounts.size)]
+            unit = np.ones(count)
+        else:
+            total = gains.sum(-1)
+            top = np.sort(_largest(-gains, discounts.size), axis=-1)
+            best = -(top @ discounts)
+            unit = np.divide(top**2 @ discounts, best, out=np.ones(count), where=best > 0)
+        whole = np.where(best > 0, self.whole(best, total), 1.0)
+        gains = gains.astype(np.float64)
+        shares, gained = np.zeros((count, items)), np.zeros((2, count))
+        bits = (items - 1).bit_length()
+        packed, kept = np.empty((count, items + 1), np.int64), np.empty(count, np.int64)
+        for output, weight in enumerate((away, toward)):
+            if weight is None:
+                continue
+            if weight is TRUTH:
+                keys = gains
+            else:
+                keys = scores - (weight / (2 * unit))[:, None] * gains if weight.any() else scores
+            if valid is not None:
+                keys = np.where(valid, keys, -np.inf)
+            least = np.full(count, -np.inf)
+            if discounts.size < items:
+                least = -_largest(-keys, discounts.size).max(-1)
+            kernels.pack(keys, least, bits, packed, kept)
+            ranked = packed[:, : kept.max()]
+            ranked.sort(axis=-1)
+            kernels.place(ranked, kept, keys, bits, discounts, sums, -1.0 if output else 1.0, shares)
+            kernels.dots(gains, shares, gained[output])
+        gained[1] = gained[0] - gained[1]
+        scale = counted * 2 * unit / whole
+        np.multiply(shares, (factor * scale)[:, None], out=gradient, casting="same_kind")
+        numbers = np.empty((3, count))
+        kernels.dots(scores, shares, numbers[0])
+        numbers[0] *= scale
+        numbers[1:] = counted * ((best - gained) / whole).clip(0, 1)
+        return numbers
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:
         """Every order of the items."""
@@ -132,104 +169,6 @@ def _table(task: DiscountedGainTask, items: int) -> tuple[NDArray[np.float64], N
     """The discounts of a list that long, and their sums up to each rank."""
     discounts = np.ascontiguousarray(task.discounts(items)[:items], np.float64)
     return discounts, np.append(0.0, np.cumsum(discounts))
-
-
-def _solve(
-    task: DiscountedGainTask,
-    scores: Tensor,
-    target: Tensor,
-    mask: Tensor | None,
-    away: Weight,
-    toward: Weight | None,
-    scale: float | Tensor,
-) -> tuple[NDArray[Any], Tensor, NDArray[np.float64], list[NDArray[np.float64]]]:
-    """Solve all lists, without toward for one output alone.
-
-    Returns the gradient scale·(features(away) − features(toward)), which lists count, and for every list
-    F(away) − F(toward) and both losses.
-    """
-    shape = check_problems(scores, target, mask, 1, None)
-    check_finite(scores, mask)
-    valid = torch.ones(shape, dtype=torch.bool, device=scores.device) if mask is None else mask
-    target = task.check_target(scores, target, valid)
-    counted = task.counts(target, valid)
-    batch, items = scores.shape[:-1], scores.shape[-1]
-    lists = batch.numel()
-    weights = [None if weight is None else per_list("weight", weight, batch) for weight in (away, toward)]
-    kinds = [_NONE if weight is None else _TRUTH if weight is TRUTH else _AUGMENTED for weight in (away, toward)]
-    factor = per_list("the scale of the update", scale, batch)
-    gradient = np.zeros((lists, items), np.float64 if scores.dtype == torch.float64 else np.float32)
-    numbers = np.zeros((3, lists))
-    some, all_scores, all_gains = as_rows(counted, lists)[:, 0], as_rows(scores, lists), as_rows(target, lists)
-    all_valid = None if mask is None else as_rows(mask, lists)
-    rows = max(1, CHUNK // max(items, 1))
-    for first in range(0, lists, rows) if items else ():
-        part = slice(first, first + rows)
-        numbers[:, part], shares, unit = _contrast(
-            task,
-            all_scores[part].astype(np.float64),
-            all_gains[part],
-            None if all_valid is None else all_valid[part],
-            kinds,
-            [weight if weight is None else weight[part] for weight in weights],
-        )
-        numbers[:, part] *= some[part]
-        np.multiply(shares, (factor[part] * unit * some[part])[:, None], out=gradient[part], casting="same_kind")
-    return gradient.reshape(scores.shape), counted, numbers[0], [numbers[1], numbers[2]]
-
-
-_NONE, _TRUTH, _AUGMENTED = 0, 1, 2  # what stands in the place of an output
-
-
-def _contrast(
-    task: DiscountedGainTask,
-    scores: NDArray[np.float64],  # [b, N]
-    gains: NDArray[Any],  # [b, N]
-    valid: NDArray[np.bool_] | None,  # [b, N], or None where all are
-    kinds: list[int],
-    weights: list[NDArray[np.float64] | None],  # [b]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """F(away) − F(toward) and both losses, [3, b]; y_away − y_toward, [b, N]; the factor of F, [b]."""
-    kernels = _kernels()
-    lists, items = scores.shape
-    discounts, sums = _table(task, items)
-    binary = gains.dtype == np.bool_
-    if binary:
-        total = np.count_nonzero(gains, axis=-1)
-        best = sums[np.minimum(total, discounts.size)]
-        unit = np.ones(lists)
-    else:
-        total = gains.sum(-1)
-        top = np.sort(_largest(-gains, discounts.size), axis=-1)
-        best = -(top @ discounts)
-        unit = (top**2 @ discounts) / np.where(best > 0, best, 1.0)
-        unit[best <= 0] = 1.0
-    whole = np.where(best > 0, task.whole(best, total), 1.0)
-    gains = gains.astype(np.float64)
-    if valid is not None:
-        scores[~valid] = 0.0
-    shares, numbers = np.zeros((lists, items)), np.zeros((3, lists))
-    bits = max(int(items - 1).bit_length(), 1)
-    packed, counts, gained = np.empty((lists, items + 1), np.int64), np.empty(lists, np.int64), np.zeros((2, lists))
-    for output, (kind, weight) in enumerate(zip(kinds, weights, strict=True)):
-        if kind == _NONE:
-            continue
-        keys = gains if weight is None else scores - (weight / (2 * unit))[:, None] * gains if weight.any() else scores
-        if valid is not None:
-            keys = np.where(valid, keys, -np.inf)
-        least = np.full(lists, -np.inf)
-        if discounts.size < items:
-            least = -np.partition(-keys, discounts.size - 1, axis=-1)[:, discounts.size - 1]
-        kernels.pack(keys, least, bits, packed, counts)
-        ranked = packed[:, : counts.max()]
-        ranked.sort(axis=-1)
-        kernels.place(ranked, counts, keys, bits, discounts, sums, -1.0 if output else 1.0, shares)
-        kernels.dots(gains, shares, gained[output])
-    gained[1] = gained[0] - gained[1]
-    kernels.dots(scores, shares, numbers[0])
-    numbers[0] *= 2 * unit / whole
-    numbers[1:] = ((best - gained) / whole).clip(0, 1)
-    return numbers, shares, 2 * unit / whole
 
 
 def _largest(negated: NDArray[np.float64], count: int) -> NDArray[np.float64]:
