@@ -14,11 +14,23 @@ from torch import Tensor, nn
 from .autograd import differentiable_values
 from .checks import check_alike, check_parts, check_reduction, check_scored, check_scores
 from .task import Task
-from .tasks import NDCG, ROCAUC, AveragePrecision, PartialAUC, PrecisionAtK, ReciprocalRank
+from .tasks import (
+    NDCG,
+    ROCAUC,
+    AveragePrecision,
+    FMeasure,
+    IoU,
+    PartialAUC,
+    PrecisionAtK,
+    ReciprocalRank,
+    Tversky,
+)
 from .update import PositiveDirect, Update
 
 __all__ = [
     "AveragePrecisionLoss",
+    "FMeasureLoss",
+    "IoULoss",
     "NDCGLoss",
     "PartialAUCLoss",
     "PrecisionAtKLoss",
@@ -26,14 +38,18 @@ __all__ = [
     "ReciprocalRankLoss",
     "StructuredLoss",
     "TaskLoss",
+    "TverskyLoss",
     "average_precision_loss",
     "direct_loss",
+    "f_measure_loss",
+    "iou_loss",
     "ndcg_loss",
     "partial_auc_loss",
     "precision_at_k_loss",
     "reciprocal_rank_loss",
     "roc_auc_loss",
     "structured_loss",
+    "tversky_loss",
 ]
 
 
@@ -149,11 +165,14 @@ def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss]
 
 
 AveragePrecisionLoss, average_precision_loss = _front_door(AveragePrecision, "average_precision_loss")
+FMeasureLoss, f_measure_loss = _front_door(FMeasure, "f_measure_loss")
+IoULoss, iou_loss = _front_door(IoU, "iou_loss")
 NDCGLoss, ndcg_loss = _front_door(NDCG, "ndcg_loss")
 PartialAUCLoss, partial_auc_loss = _front_door(PartialAUC, "partial_auc_loss")
 PrecisionAtKLoss, precision_at_k_loss = _front_door(PrecisionAtK, "precision_at_k_loss")
 ReciprocalRankLoss, reciprocal_rank_loss = _front_door(ReciprocalRank, "reciprocal_rank_loss")
 ROCAUCLoss, roc_auc_loss = _front_door(ROCAUC, "roc_auc_loss")
+TverskyLoss, tversky_loss = _front_door(Tversky, "tversky_loss")
 
 
 def direct_loss(away: Sequence[Any], toward: Sequence[Any], update: Update, reduction: str = "mean") -> Tensor:

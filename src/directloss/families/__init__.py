@@ -7,10 +7,11 @@
 from typing import Any
 
 from ..checks import check_count
+from .counts import CountTask
 from .linear_loss import LinearLossTask
 from .ranking import ByNegatives, ByRank, RankingTask
 
-__all__ = ["ByNegatives", "ByRank", "LinearLossTask", "RankingTask", "explain"]
+__all__ = ["ByNegatives", "ByRank", "CountTask", "LinearLossTask", "RankingTask", "explain"]
 
 
 def explain(task: Any, positives: int, negatives: int) -> str:

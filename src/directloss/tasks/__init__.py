@@ -3,6 +3,8 @@
 from ..task import Task
 from .alignment import Alignment
 from .average_precision import AveragePrecision
+from .balanced_error import BalancedError
+from .counts import FMeasure, IoU, Tversky
 from .dag_path import DAGPath
 from .grid_path import GridPath
 from .linear_chain import LinearChain, edge_potentials
@@ -30,10 +32,13 @@ __all__ = [
     "Alignment",
     "AveragePrecision",
     "AveragePrecisionAtK",
+    "BalancedError",
     "BinaryDCG",
     "DAGPath",
+    "FMeasure",
     "GridPath",
     "HitAtK",
+    "IoU",
     "LastRank",
     "LinearChain",
     "MulticlassZeroOne",
@@ -45,6 +50,7 @@ __all__ = [
     "RecallAtK",
     "ReciprocalRank",
     "TopK",
+    "Tversky",
     "ZeroOne",
     "edge_potentials",
 ]
@@ -65,10 +71,14 @@ TASKS: dict[str, type[Task]] = {
     "precision_at_k": PrecisionAtK,
     "recall_at_k": RecallAtK,
     "zero_one": ZeroOne,
+    "balanced_error": BalancedError,
     "multiclass_zero_one": MulticlassZeroOne,
     "top_k": TopK,
     "linear_chain": LinearChain,
     "alignment": Alignment,
     "grid_path": GridPath,
     "dag_path": DAGPath,
+    "f_measure": FMeasure,
+    "iou": IoU,
+    "tversky": Tversky,
 }
