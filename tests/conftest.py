@@ -8,23 +8,30 @@ import torch
 from hypothesis import strategies
 
 from directloss import (
+    NDCG,
     ROCAUC,
     AveragePrecision,
     AveragePrecisionAtK,
+    BalancedError,
     BinaryDCG,
     CentralDirect,
+    FMeasure,
     Hinge,
     HitAtK,
+    IoU,
     LastRank,
     NegativeDirect,
     PartialAUC,
     Perceptron,
     PositiveDirect,
+    PrecisionAtK,
     PrecisionAtRecall,
     RankBiasedPrecision,
     RankingTask,
     RecallAtFPR,
+    RecallAtK,
     ReciprocalRank,
+    Tversky,
     ZeroOne,
 )
 
@@ -51,7 +58,7 @@ UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1
 LISTS = [  # every task on lists of 0 and 1, with options that matter in short ones
     AveragePrecision(), ZeroOne(), AveragePrecisionAtK(3), ROCAUC(), PartialAUC(0.4), RecallAtFPR(0.3),
     ReciprocalRank(), HitAtK(2), PrecisionAtRecall(0.6), BinaryDCG(), BinaryDCG(3), RankBiasedPrecision(0.7),
-    LastRank(),
+    LastRank(), NDCG(3), PrecisionAtK(2), RecallAtK(2), BalancedError(), FMeasure(), IoU(), Tversky(0.3, 0.8),
 ]  # fmt: skip
 MEMBERS = [(task, update) for task in LISTS[:2] for update in UPDATES] + [
     (task, UPDATES[k % len(UPDATES)]) for k, task in enumerate(LISTS[2:])
