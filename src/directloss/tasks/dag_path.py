@@ -2,7 +2,7 @@
 
 Outputs: paths from the source to the sink of a graph that the task is made with; y = 1 on the edges of the path, else
 0. Scores (..., edges): the reward of every edge, in the order of the task's edges, so minus its cost: pass −costs.
-F = 1/n·Σ of the scores on the path, n the most edges that a path has. L is the Hamming distance to the path that the
+F = 2/n·Σ of the scores on the path, n the most edges that a path has. L is the Hamming distance to the path that the
 target has, or the regret under the costs that it holds, exactly as in `GridPath`.
 
 A mask is False for edges that no path may take, and for padding behind the last edge. Where all paths have one loss the
@@ -51,8 +51,8 @@ class DAGPath(PathTask):
     >>> task = DAGPath(edges=((0, 1), (0, 2), (1, 3), (2, 3)), loss="regret")
     >>> scores, costs = torch.tensor([0.0, 1.0, 0.0, 0.0]), torch.tensor([1.0, 2.0, 1.0, 2.0])
     >>> task.infer(scores, costs)  # the way through node 2, the worse one
-    Output(features=tensor([0.0000, 0.5000, 0.0000, 0.5000]), loss=tensor(1.))
-    >>> task.infer_augmented(scores, costs, -1.0).loss  # F is 0.5 larger on that way, L is 1
+    Output(features=tensor([0., 1., 0., 1.]), loss=tensor(1.))
+    >>> task.infer_augmented(scores, costs, -2.0).loss  # F is 1 larger on that way, L is 1
     tensor(0.)
     """
 

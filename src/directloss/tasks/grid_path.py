@@ -1,8 +1,8 @@
 """A path through a grid, from the first cell to the last: routing on a map, time warping, a border in an image.
 
 Outputs: paths through cells (H, W) that go right and down, with 8 neighbours also diagonally right and down; y = 1 on
-the path, else 0. Scores (..., H, W): the reward of a cell, so minus its cost: pass −costs. F = 1/n·Σ of the scores on
-the path, n the most cells that a path has: with 4 neighbours the mean score of the path. L, by the task's `loss`:
+the path, else 0. Scores (..., H, W): the reward of a cell, so minus its cost: pass −costs. F = 2/n·Σ of the scores on
+the path, n the most cells that a path has. L, by the task's `loss`:
 
 - "hamming": the target is the true path, 0 and 1. L = the number of cells on one of the two paths only.
 - "regret": the target holds the true costs of the cells. L = the true cost of the path above that of the best path.
@@ -98,7 +98,7 @@ class PathTask(LinearLossTask):
         return -self._sum(costs * best), costs
 
     def scale(self, target: Tensor, mask: Tensor) -> Tensor:
-        return 1 / self._sum(self.decode(mask.double(), mask)).clamp(min=1)
+        return 2 / self._sum(self.decode(mask.double(), mask)).clamp(min=1)
 
     def decode(self, scores: Tensor, mask: Tensor) -> Tensor:
         return self.find(scores, mask)[0]
@@ -111,7 +111,7 @@ class PathTask(LinearLossTask):
         loss -= loss.min()
         if loss.max() < 1e-9:  # the problem does not count
             return Output(torch.zeros_like(paths), torch.zeros_like(loss))
-        return Output(paths / self._sum(paths).max(), loss / loss.max())
+        return Output(2 * paths / self._sum(paths).max(), loss / loss.max())
 
     def _sum(self, values: Tensor) -> Tensor:
         return values.flatten(-self.event_dims).sum(-1)
@@ -138,7 +138,7 @@ class GridPath(PathTask):
     >>> path = torch.tensor([[1, 1, 1], [0, 0, 1], [0, 0, 1]])
     >>> GridPath(neighbours=4).infer(-costs, path).loss  # 4 cells are on one path only, 6 on the worst
     tensor(0.6667)
-    >>> GridPath(neighbours=4, loss="regret").infer_augmented(-costs, costs, 6.0).loss  # the worst path: 16 against 6
+    >>> GridPath(neighbours=4, loss="regret").infer_augmented(-costs, costs, 10.0).loss  # the worst path: 16 against 6
     tensor(1.)
     """
 

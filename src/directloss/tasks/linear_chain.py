@@ -132,7 +132,7 @@ class _Chains:
     def __init__(self, scores: Tensor, labels: Tensor, mask: Tensor) -> None:
         self.given, self.mask = scores, mask
         host = scores.detach().to("cpu", torch.promote_types(scores.dtype, torch.float32)).contiguous()
-        self.scores = host.flatten(0, -4).numpy() if scores.dim() > 3 else host.unsqueeze(0).numpy()  # [B, E, K, K]
+        self.scores = host.numpy().reshape(mask.shape[:-1].numel(), *scores.shape[-3:])  # [B, E, K, K]
         count, edges = self.scores.shape[:2]
         self.labels = labels.cpu().contiguous().numpy().reshape(count, edges + 1)
         self.valid = mask.cpu().contiguous().numpy().reshape(count, edges)
@@ -147,8 +147,9 @@ class _Chains:
 
     def paths(self, *weights: NDArray[np.float64] | Truth) -> list[NDArray[np.int64]]:
         """The labels of argmax F + weight·L for every weight, each [B, E + 1], 0 behind the last step."""
-        prices = np.array([weight / 2 for weight in weights if weight is not TRUTH]).reshape(-1, len(self.edges))
-        found = np.zeros((len(prices), *self.labels.shape), np.int64)
+        halves = [weight / 2 for weight in weights if weight is not TRUTH]
+        prices = np.array(halves).reshape(len(halves), len(self.edges))
+        found = np.zeros((len(halves), *self.labels.shape), np.int64)
         largest = LARGEST_SCORE if self.scores.dtype == np.float64 else float(np.finfo(np.float32).max)
         if not _kernels().linear_chain_paths(self.scores, self.edges, self.labels, prices, largest, found):
             check_finite(self.given, self.mask[..., None, None])
