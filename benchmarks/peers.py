@@ -9,7 +9,7 @@ from torch import Tensor
 from directloss.experiments.methods import smooth_ap
 from directloss.kernels.average_precision_reference import average_precision_reference
 
-__all__ = ["chain_loop", "reference_dp", "sequence_by_sequence", "smooth_ap", "soft_ap"]
+__all__ = ["chain_loop", "reference_dp", "sequence_by_sequence", "smooth_ap", "soft_ap", "viterbi"]
 
 
 def soft_ap() -> Callable[[Tensor, Tensor], Tensor] | None:

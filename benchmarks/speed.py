@@ -122,17 +122,21 @@ def compare(methods: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
     }
 
 
-def chain_calls() -> dict[str, Callable[[], object]]:
-    """A batch of linear chains, beside the same loss written in PyTorch."""
+def chain_problem() -> tuple[Tensor, Tensor]:
+    """Scores and target of 32 linear chains of 100 steps, 20 labels."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn((32, 99, 20, 20), generator=generator)
-    target = torch.randint(20, (32, 100), generator=generator)
+    return scores, torch.randint(20, (32, 100), generator=generator)
+
+
+def chain_calls() -> dict[str, Callable[[], object]]:
+    """A batch of linear chains, beside the same loss written in PyTorch."""
     ways = {
         "`LinearChain`": StructuredLoss(LinearChain(), PositiveDirect(1.0)),
         "a loop over steps, all sequences at once": chain_loop,
         "a loop over sequences and steps": sequence_by_sequence,
     }
-    return {name: with_backward(loss, scores, target) for name, loss in ways.items()}
+    return {name: with_backward(loss, *chain_problem()) for name, loss in ways.items()}
 
 
 def extra_bytes(update: Any, items: int) -> float:
