@@ -98,7 +98,7 @@ if __name__ == "__main__":
     costs = torch.tensor([1.0, 1.0, 1.0, 1.0, 3.0, 2.0, 4.0])
     scores = -torch.tensor([1.0, 1.0, 3.0, 1.0, 2.0, 2.0, 2.0])
     scores.requires_grad_()
-    StructuredLoss(task, NegativeDirect(epsilon=20.0))(scores, costs).backward()
+    StructuredLoss(task, NegativeDirect(epsilon=50.0))(scores, costs).backward()
     print(f"regret {task.infer(scores, costs).loss:.3f}, gradient {scores.grad}")
     try:
         StructuredLoss(task, PositiveDirect(epsilon=100.0))(scores, costs)
