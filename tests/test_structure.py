@@ -38,12 +38,13 @@ ROOMS = {  # of the experiments: the same rule
     "synthetic": 5,
     "label_noise": 5,
     "separable": 5,
+    "own_metric": 5,
     "actions": 5,
     "detection": 5,
     "__init__": 6,
     "cli": 7,
 }
-EXTRAS = {"sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "cv2"}
+EXTRAS = {"sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "cv2", "lightgbm"}
 
 
 def modules():
