@@ -6,7 +6,7 @@ operators (see `autograd.py`), where a compiler does not look.
 
 import math
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -14,15 +14,19 @@ from torch import Tensor
 __all__ = [
     "check_alike",
     "check_binary",
+    "check_classes",
+    "check_count",
     "check_finite",
     "check_length",
     "check_lists_of_one",
+    "check_not_negative",
     "check_parts",
     "check_positive",
     "check_problems",
     "check_reduction",
     "check_scored",
     "check_scores",
+    "check_shape",
     "check_strength",
     "check_weight",
     "needs_dispatch",
@@ -185,6 +189,52 @@ def check_finite(scores: Tensor, mask: Tensor | None) -> None:
             f"scores must be finite where valid, and at most {LARGEST_SCORE:g} in magnitude",
             "Mask the item out (mask=False), or look for the overflow or division that made it.",
         )
+
+
+def check_count(name: str, value: int) -> None:
+    """A number of items is whole and at least 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, 1 or more; got {value!r} of type {type(value).__name__}.")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1; got {value}. Pass the number of items on top that count.")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    """A parameter of a metric is a finite number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, 0 or more; got {value!r} of type {type(value).__name__}.")
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be finite and 0 or more; got {value!r}. Start from 1.0.")
+
+
+def check_shape(scores: Tensor, target: Tensor) -> None:
+    """The target has the shape of scores, and a type that can be ordered."""
+    if target.is_complex():
+        raise TypeError(f"target must be bool, int or float; got {target.dtype}.")
+    if target.shape != scores.shape:
+        raise ValueError(
+            f"scores has shape {tuple(scores.shape)} but target has shape {tuple(target.shape)}; both must be "
+            "(..., items). Reshape or expand target to the shape of scores."
+        )
+
+
+def check_classes(scores: Tensor, target: Tensor, mask: Tensor) -> None:
+    """The target is the index of a class that is valid, for every item that has a valid class."""
+    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
+        raise TypeError(f"target must hold the index of a class; got {target.dtype}. Pass target.long().")
+    if target.shape != scores.shape[:-1]:
+        raise ValueError(
+            f"scores has shape {tuple(scores.shape)} but target has shape {tuple(target.shape)}; for scores "
+            f"(..., classes) target must have shape {tuple(scores.shape[:-1])}. Pass one index for every item, and "
+            "scores with the classes last, e.g. scores.movedim(1, -1)."
+        )
+    classes, some = scores.shape[-1], mask.any(-1)
+    outside = some & ((target < 0) | (target >= classes))
+    refuse_first(outside, target, f"target must hold classes from 0 to {classes - 1}", "Mask the item out.")
+    if not classes:
+        return
+    chosen = mask.gather(-1, target.long().where(some, 0).unsqueeze(-1)).squeeze(-1)
+    refuse_first(some & ~chosen, target, "target must be a class that the mask leaves valid", "Unmask it.")
 
 
 def check_binary(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
