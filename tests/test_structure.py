@@ -41,6 +41,7 @@ ROOMS = {  # of the experiments: the same rule
     "own_metric": 5,
     "actions": 5,
     "detection": 5,
+    "segmentation": 5,
     "__init__": 6,
     "cli": 7,
 }
