@@ -32,6 +32,12 @@ from .loss import (
     structured_loss,
     tversky_loss,
 )
+from .retrieval import (
+    RetrievalLoss,
+)
+from .shapes import (
+    metric,
+)
 from .task import (
     Output,
     Problem,
@@ -129,6 +135,7 @@ __all__ = [
     "RecallAtK",
     "ReciprocalRank",
     "ReciprocalRankLoss",
+    "RetrievalLoss",
     "Row",
     "StructuredLoss",
     "Task",
@@ -145,6 +152,7 @@ __all__ = [
     "explain",
     "f_measure_loss",
     "iou_loss",
+    "metric",
     "ndcg_loss",
     "partial_auc_loss",
     "precision_at_k_loss",
