@@ -1,4 +1,8 @@
-"""How tasks of a family whose kernels take arrays serve losses: all checks, then chunks of lists as rows of arrays."""
+"""How tasks of a family whose kernels take arrays serve losses: all checks, then chunks of lists as rows of arrays.
+
+Long lists are looked through with NumPy: an operation of torch on 10⁶ items waits for all its threads, which takes
+longer than the operation where others use the cores too.
+"""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -7,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import check_finite, check_problems, check_strength
+from ..checks import LARGEST_SCORE, check_binary, check_finite, check_problems, check_strength
 from ..task import Contrast, Output
 from ..update import TRUTH, Row, Truth, Weight
 
-__all__ = ["Lists", "Weights", "contrast_arrays", "output_arrays"]
+__all__ = ["Lists", "Weights", "any_item", "as_array", "contrast_arrays", "output_arrays", "positives"]
 
 CHUNK = 1 << 16  # items of short lists that are solved together
 
@@ -72,8 +76,9 @@ def _solve(
 ) -> tuple[NDArray[Any], NDArray[np.float64], Tensor, Row]:
     """The gradient, numbers [3, lists], which lists count, and the row with one number a list."""
     shape = check_problems(scores, target, mask, task.event_dims, None)
-    check_finite(scores, mask)
-    some = torch.ones(shape, dtype=torch.bool, device=scores.device) if mask is None else mask
+    device, mask = scores.device, None if mask is None else mask.cpu()
+    scores, target = scores.cpu(), target.cpu()
+    some = torch.ones((), dtype=torch.bool).expand(shape) if mask is None else mask
     target = task.check_target(scores, target, some)
     counted = task.counts(target, some)
     batch = scores.shape[: scores.dim() - task.event_dims]
@@ -81,8 +86,8 @@ def _solve(
     items = scores.numel() // max(lists, 1)
     row = [_per_list(weight, batch) for weight in (away, toward)]
     factor = _per_list(scale, batch, "the scale of the update")
-    rows = [None if one is None else _as_rows(one, lists, items) for one in (scores, target, mask)]
-    counted_rows = _as_rows(counted, lists, 1)[:, 0]
+    rows = [None if one is None else as_array(one.contiguous()).reshape(lists, items) for one in (scores, target, mask)]
+    counted_rows = as_array(counted).reshape(lists)
     gradient = np.zeros((lists, items), np.float64 if scores.dtype == torch.float64 else np.float32)
     numbers = np.zeros((3, lists))
     step = max(1, CHUNK // max(items, 1))
@@ -92,17 +97,28 @@ def _solve(
         some_scores = some_scores.astype(np.float64)
         if valid is not None:
             some_scores[~valid] = 0.0
+        if not (some_scores.max() <= LARGEST_SCORE and some_scores.min() >= -LARGEST_SCORE):  # nor for NaN
+            check_finite(scores, mask)
         weights = (one if one is None or one is TRUTH else one[part] for one in row)
         chunk = Lists(some_scores, some_target, valid, counted_rows[part])
         numbers[:, part] = task.solve(chunk, *weights, factor[part], gradient[part])
-    return gradient.reshape(scores.shape), numbers, counted, Row(*row, factor)
+    return gradient.reshape(scores.shape), numbers, counted.to(device), Row(*row, factor)
 
 
-def _as_rows(tensor: Tensor, lists: int, items: int) -> NDArray[Any]:
-    """The problems of a batch as rows on the host, in one piece of memory."""
-    if tensor.dtype == torch.bfloat16:  # NumPy has none
-        tensor = tensor.float()
-    return tensor.cpu().contiguous().numpy().reshape(lists, items)
+def as_array(tensor: Tensor) -> NDArray[Any]:
+    """A tensor on the host, as an array that shares its memory where it can."""
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()  # NumPy has no bfloat16
+
+
+def any_item(which: Tensor, dims: int) -> Tensor:
+    """For every problem, whether any item is True."""
+    return torch.from_numpy(np.asarray(as_array(which).any(tuple(range(-dims, 0))))).to(which.device)
+
+
+def positives(scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """`Task.check_target` for a target of 0 and 1, with NumPy."""
+    check_binary(scores, target, mask)
+    return torch.from_numpy((as_array(target) != 0) & as_array(mask)).to(scores.device)
 
 
 def _per_list(value: Weight | None, batch: torch.Size, name: str = "weight") -> Any:

@@ -28,7 +28,7 @@ from torch import Tensor
 from ..checks import check_count
 from ..task import Contrast, Output, Task
 from ..update import TRUTH, Row, Truth, Weight
-from .arrays import Lists, Weights, contrast_arrays, output_arrays
+from .arrays import Lists, Weights, any_item, contrast_arrays, output_arrays, positives
 
 __all__ = ["CountTask", "TverskyTask"]
 
@@ -65,9 +65,13 @@ class CountTask(Task):
         """The factor of F, above 0; here 2/P, so that ε is in units of scores where about P items are selected."""
         return 2 / np.maximum(positives, 1)
 
+    def check_target(self, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+        """A target of 0 and 1, as bool."""
+        return positives(scores, target, mask)
+
     def counts(self, target: Tensor, mask: Tensor) -> Tensor:
         """Lists with a positive."""
-        return target.flatten(-self.event_dims).any(-1)
+        return any_item(target, self.event_dims)
 
     def explain(self, positives: int, negatives: int) -> str:
         """How inference works on a list of this size, and what it costs."""
@@ -207,7 +211,7 @@ class TverskyTask(CountTask):
 
     def counts(self, target: Tensor, mask: Tensor) -> Tensor:
         """Lists with a positive; with `count_empty` all that have an item."""
-        return (mask if self.count_empty else target).flatten(-self.event_dims).any(-1)
+        return any_item(mask if self.count_empty else target, self.event_dims)
 
     def explain(self, positives: int, negatives: int) -> str:
         """How inference works on a list of this size, and what it costs."""
