@@ -1,0 +1,153 @@
+"""Every branch of the kernels of average precision, on lists small enough to know the answer.
+
+The kernels run uncompiled here, with constants so small that short lists are cut into windows, segments and blocks.
+`benchmarks.mutation` runs these tests first.
+"""
+
+import numpy as np
+import pytest
+
+from benchmarks.fuzz import KINDS, Batch, draw, laws
+from directloss import AveragePrecision
+from directloss.kernels import average_precision as kernels
+from directloss.tasks import average_precision as task
+
+TASK = AveragePrecision()
+SIZES = {"_WINDOW": 3, "_DETAIL": 1, "_BLOCK_CELLS": 1, "_BLOCK_EDGES": 6}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    for name, value in vars(kernels).items():
+        if hasattr(value, "py_func"):
+            monkeypatch.setattr(kernels, name, value.py_func)
+    for name, value in SIZES.items():
+        monkeypatch.setattr(kernels, name, value)
+    monkeypatch.setattr(task, "CHUNK", 40)
+    with np.errstate(all="ignore"):
+        yield
+
+
+def wide(rng):
+    """Positives and negatives, descending, and κ: most of them leave rows that want other places than rows together."""
+    P, M = int(rng.integers(1, 25)), int(rng.integers(1, 13))
+    a = rng.choice([np.zeros(P), -rng.random(P), rng.normal(size=P) - 1, np.full(P, -1.0)][int(rng.integers(4))], P)
+    kind = rng.integers(6)
+    b = [
+        np.exp(2 * rng.normal(size=M)),
+        rng.normal(size=M) + 30 * (rng.random(M) < 0.5),
+        np.arange(M) * 1.0,
+        rng.integers(0, 3, M) * 1.0,
+        np.abs(rng.standard_cauchy(M)),
+        rng.normal(size=M),
+    ][kind]
+    return -np.sort(-a), -np.sort(-b), 10.0 ** rng.uniform(-1.5, 2.5) * M / 2
+
+
+def worth(a, b, kappa, above):
+    """Σ_i f_i(c_i), up to a factor what a ranking gains over the truth; for a weight below 0."""
+    rank = np.arange(1, a.size + 1)
+    sums = np.concatenate(([0.0], np.cumsum(b)))
+    return (sums[above] - above * a - kappa * above / (rank + above)).sum()
+
+
+def best_worth(a, b, kappa):
+    """The largest `worth`, by a dynamic programme over rows and columns."""
+    sums, c = np.concatenate(([0.0], np.cumsum(b))), np.arange(b.size + 1)
+    best = np.zeros(b.size + 1)
+    for i in range(a.size):
+        best = np.maximum.accumulate(best) + sums - c * a[i] - kappa * c / (i + 1 + c)
+    return best.max()
+
+
+def band(a, b):
+    """The band of the prediction, and sums of b."""
+    high = np.array([(b > value).sum() for value in a], np.int32)
+    return np.zeros(a.size, np.int32), high, np.concatenate(([0.0], np.cumsum(b)))
+
+
+def check(a, b, kappa, above):
+    assert (np.diff(above) >= 0).all()
+    assert above.min() >= 0
+    assert above.max() <= b.size
+    size = 1 + np.abs(a).sum() + np.abs(b).sum() + abs(kappa)
+    assert worth(a, b, kappa, above) == pytest.approx(best_worth(a, b, kappa), abs=1e-10 * size)
+
+
+def test_oracles_attain_the_best_worth():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        a, b, kappa = wide(rng)
+        above = np.full(a.size, -7, np.int32)
+        kernels._augment_down(a, b, kappa, above)
+        check(a, b, kappa, above)
+        kernels._augment_up(a, b, kappa, above)
+        check(a, b, -kappa, above)
+
+
+def test_band_cut_into_blocks_holds_the_best_worth():
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        a, b, kappa = wide(rng)
+        low, high, _ = band(a, b)
+        above = np.full(a.size, -7, np.int32)
+        kernels._solve_band(a, b, kappa, low, high, above)
+        check(a, b, kappa, above)
+
+
+@pytest.mark.parametrize("detail", [0, 1, 2, 3])
+def test_narrowed_band_holds_the_best_worth(detail):
+    rng = np.random.default_rng(detail)
+    for _ in range(80):
+        a, b, kappa = wide(rng)
+        low, high, sums = band(a, b)
+        for _ in range(2):
+            before = low.copy(), high.copy()
+            cells = kernels._narrow(a, b, sums, kappa, low, high, detail)
+            assert cells == (high - low).sum()
+            assert (low <= high).all()
+            assert (np.diff(high) >= 0).all() or (np.diff(before[1]) < 0).any()
+        above = np.full(a.size, -7, np.int32)
+        kernels._solve_band(a, b, kappa, low, high, above)
+        check(a, b, kappa, above)
+
+
+def test_clamped_band_holds_the_best_worth():
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        a, b, kappa = wide(rng)
+        low, high, sums = band(a, b)
+        cells = kernels._clamp(a, b, sums, kappa, low, high)
+        assert cells == (high - low).sum()
+        assert (low <= high).all()
+        above = np.full(a.size, -7, np.int32)
+        kernels._solve_band(a, b, kappa, low, high, above)
+        check(a, b, kappa, above)
+
+
+def test_row_alone_ends_where_its_sum_is_largest():
+    rng = np.random.default_rng(6)
+    for _ in range(300):
+        _, b, kappa = wide(rng)
+        a, i = rng.normal() - 1, float(rng.integers(1, 13))
+        b = b[b > a]
+        if b.size == 0:
+            continue
+        start = int(rng.integers(b.size))
+        stop = int(rng.integers(start, b.size)) + 1
+        sums, c = np.concatenate(([0.0], np.cumsum(b))), np.arange(b.size + 1)
+        values = (sums - a * c - kappa * c / (i + c))[start : stop + 1]
+        place = kernels._row_argmax(a, i, b, sums, kappa, start, stop)
+        assert start <= place <= stop
+        assert values[place - start] == pytest.approx(values.max(), abs=1e-9 * (1 + np.abs(values).max()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_list_keeps_every_law(kind):
+    for number in range(8):
+        rng = np.random.default_rng((1, number))
+        _, batch = draw(rng, [TASK], [kind])
+        few = 6 if batch.scores.shape[1] < 8 else 1
+        batch = Batch(TASK, batch.scores[:few, :40], batch.target[:few, :40], batch.epsilon[:few])
+        for law, (gap, allowed) in laws(batch, rng).items():
+            assert gap.max() <= allowed, f"{law}, batch {number}"
