@@ -45,7 +45,7 @@ MODULES: dict[str, Sequence[str]] = {  # which tests of the library, in stages
     "autograd.py": ["laws", "contract pytorch"],
     "tasks/average_precision.py": ["laws bad_input", "average_precision small_kernels kernels contract pytorch"],
     "tasks/zero_one.py": ["laws", "verification kernels"],
-    KERNEL: ["small_kernels", "kernels average_precision"],
+    KERNEL: ["small_kernels", "kernels average_precision bad_input"],
 }
 LEFT_OUT = (  # by a part of the name: tests that need compiled code, lists too long without it, or other processes
     "test_kernels.py::test_every_kind", "fast_oracle", "few_cells", "any_magnitude", "reference_attains", "long_list",
@@ -409,7 +409,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="only so many mutants of each module, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     parser.add_argument("--quick", action="store_true", help="only the first stage of the tests")
-    parser.add_argument("--again", action="store_true", help="run those that survived once more")
+    parser.add_argument("--again", action="store_true", help="run only those that survived, once more")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutation", help="of outcomes.jsonl")
     options = parser.parse_args(arguments)
@@ -424,16 +424,16 @@ def main(arguments: list[str] | None = None) -> int:
         if options.list:
             print(*(f"{mutant.name}, line {mutant.line}: {mutant.change}" for mutant in chosen), sep="\n")
             continue
-        found = {mutant.name: known.of(mutant) for mutant in chosen}
-        todo = [
-            mutant
-            for mutant in chosen
-            if (entry := found[mutant.name]) is None or (options.again and entry["outcome"] == "survived")
-        ]
+        survived = [mutant for mutant in chosen if (known.of(mutant) or {}).get("outcome") == "survived"]
+        todo = survived if options.again else [mutant for mutant in chosen if known.of(mutant) is None]
         if todo:
             run_module(module, tree, todo, MODULES[module][:1] if options.quick else MODULES[module], known)
-        survivors = [mutant for mutant in chosen if (known.of(mutant) or {}).get("outcome") == "survived"]
-        print(f"{module}: {len(chosen)} mutants, {len(chosen) - len(survivors)} killed, {len(survivors)} survived")
+        entries = [(mutant, entry) for mutant in chosen if (entry := known.of(mutant)) is not None]
+        survivors = [mutant for mutant, entry in entries if entry["outcome"] == "survived"]
+        print(
+            f"{module}: {len(every)} mutants, {len(entries)} run, {len(entries) - len(survivors)} killed, "
+            f"{len(survivors)} survived"
+        )
         for mutant in survivors:
             print(f"  {mutant.name}, line {mutant.line}: {mutant.change}")
         sys.stdout.flush()
