@@ -62,15 +62,18 @@ def _rises(score: float, a: float, x: float, kappa_i: float) -> bool:
 def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> bool:
     """Write the best c_i of every row alone, the number of c with D_i(c) > 0; return whether they are a staircase.
 
-    The search starts from the row before: a few windows up, each counted without a branch, or a few steps down; then
-    it halves what is left.
+    A row ends at most one place before the row above it, since D_i(c − 1) > D_{i−1}(c) as K(i, c − 1) > K(i − 1, c).
+    Otherwise the search goes up from there: a few windows, each counted without a branch; then it halves what is left.
     """
     M = b.size
     staircase = True
     c = 0
     for i in range(a.size):
         x, kappa_i = i + 2.0, kappa * (i + 1.0)
-        if c == 0 or _rises(b[c - 1], a[i], x + c - 1, kappa_i):
+        if c > 0 and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
+            staircase = False
+            c -= 1
+        else:
             end = min(c + 4 * _WINDOW, M) if M >= _WINDOW else 0
             rising = _WINDOW
             while rising == _WINDOW and c < end:
@@ -80,20 +83,13 @@ def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, ab
                 for k in range(_WINDOW):
                     rising += (window[k] - a[i]) * ((y + (k - 1.0)) * (y + k)) + kappa_i > 0.0
                 c = start + rising
-            low, high = c, M if rising == _WINDOW else c
-        else:
-            staircase = False
-            end = max(c - 16, 0)
-            while c > end and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
-                c -= 1
-            low, high = 0 if c == end else c, c
-        while low < high:
-            c = (low + high) // 2
-            if _rises(b[c], a[i], x + c, kappa_i):
-                low = c + 1
-            else:
-                high = c
-        c = low
+            high = M if rising == _WINDOW else c
+            while c < high:
+                middle = (c + high) // 2
+                if _rises(b[middle], a[i], x + middle, kappa_i):
+                    c = middle + 1
+                else:
+                    high = middle
         above[i] = c
     return staircase
 
