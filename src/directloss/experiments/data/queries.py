@@ -60,8 +60,8 @@ def read_letor(folder: Path) -> Queries:
             raise TableError(f"{path}: lines must have a qid.")
         if (part.values <= 0).any():
             raise TableError(f"{path}: ranks must be above 0.")
-        changes = np.flatnonzero(np.diff(part.queries)) + 1
-        sizes.append(np.diff([0, *changes, len(part.queries)]))
+        ends = np.append(np.flatnonzero(np.diff(part.queries)) + 1, len(part.queries))
+        sizes.append(np.diff(ends, prepend=0))
         there = ~np.isnan(part.values)
         inputs.append(np.concatenate([there, np.log(np.where(there, part.values, 1.0))], 1, dtype=np.float32))
         grades += part.grades

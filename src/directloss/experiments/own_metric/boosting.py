@@ -4,6 +4,7 @@ LightGBM is no dependency. It is imported when a run needs it.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,8 +16,10 @@ from ..harness.progress import Progress
 from ..sweep import Setting
 from .lists import Lists
 
-__all__ = ["MISSING", "boost", "is_installed"]
+__all__ = ["MISSING", "Model", "boost", "is_installed"]
 
+Model = Callable[[Tensor], Tensor]
+"""From inputs (items, columns) to scores (settings, items)."""
 MISSING = "LambdaMART needs LightGBM: pip install lightgbm."
 
 
@@ -30,17 +33,16 @@ def boost(
     settings: Sequence[Setting],
     moments: Sequence[int],
     seed: int,
-    others: Sequence[Lists],
-    record: Callable[[Sequence[Tensor]], None],
+    record: Callable[[Model], None],
     progress: Progress,
 ) -> None:
-    """Grow trees with every setting; its strength is the number of leaves. A tree is an iteration.
+    """Grow trees with every setting, whose strength is the number of leaves; a tree is an iteration.
 
-    At every moment `record` gets the scores (settings, items) of all other lists.
+    `record` gets the models as they are at every moment.
     """
     if not is_installed():
         raise ModuleNotFoundError(MISSING)
-    import lightgbm
+    import lightgbm  # pyright: ignore[reportMissingImports]
 
     data = lightgbm.Dataset(lists.inputs.numpy(), lists.grades.numpy(), group=lists.sizes.numpy(), free_raw_data=False)
     found: list[Any] = []
@@ -60,11 +62,9 @@ def boost(
         found.append(lightgbm.train(parameters, data, num_boost_round=moments[-1]))
         progress((number + 1) / len(settings))
     for moment in moments:
-        record(
-            [
-                torch.from_numpy(
-                    np.stack([booster.predict(each.inputs.numpy(), num_iteration=moment) for booster in found])
-                ).float()
-                for each in others
-            ]
-        )
+        record(partial(_scores, found, moment))
+
+
+def _scores(boosters: Sequence[Any], trees: int, inputs: Tensor) -> Tensor:
+    found = [booster.predict(inputs.numpy(), num_iteration=trees) for booster in boosters]
+    return torch.from_numpy(np.stack(found)).float()

@@ -4,7 +4,7 @@ The paper trains on AP and says that the framework is general. Here networks tra
 the usual losses, and every one is measured by all six.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import torch
@@ -19,9 +19,9 @@ from ...tasks.selection import PrecisionAtK
 from ..harness.experiment import Experiment
 from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..networks import Heads
-from ..sweep import Curve, Setting
+from ..sweep import Setting
 from ..trainers import train
-from .boosting import MISSING, boost, is_installed
+from .boosting import MISSING, Model, boost, is_installed
 from .config import AT_ZERO, METRICS, Config, DataOptions, Part, Result, Source
 from .lists import Lists
 from .metrics import measure
@@ -108,28 +108,39 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
     if config.source is None:
         raise ValueError("Name the folder with the data: directloss reproduce own-metric --data DIR.")
     of = (SETS | MADE)[config.data]
-    lists, *others = _parts(config.data, config.source.key(config.data), config.seed)
+    train_lists, validation, test = _parts(config.data, config.source.key(config.data), config.seed)
     tasks = {name: task for name, task in _tasks(of).items() if name != "F1"}
-    curves: list[dict[str, list[tuple[float, ...]]]] = [{name: [] for name in (*METRICS, AT_ZERO)} for _ in others]
+    found: list[list[dict[str, tuple[float, ...]]]] = []
     step = max(1, config.iterations // CHECKPOINTS)
     moments = sorted({*range(step, config.iterations + 1, step), config.iterations})
 
-    def record(scores: list[Tensor]) -> None:
-        padded = (each.pad(found, torch.arange(len(each.grades))) for each, found in zip(others, scores, strict=True))
-        for into, values in zip(curves, measure(*padded, tasks), strict=True):
-            for name, value in values.items():
-                into[name].append(tuple(round(each, 6) for each in value.clamp(0, 1).tolist()))
+    def record(model: Model) -> None:
+        first, second = (each.pad(model(each.inputs), torch.arange(len(each.grades))) for each in (validation, test))
+        measured = measure(first, second, tasks)
+        found.append([{name: _rounded(values) for name, values in each.items()} for each in measured])
 
     if config.method == BOOSTED:
-        boost(lists, config.settings, moments, config.seed, others, record, progress)
+        boost(train_lists, config.settings, moments, config.seed, record, progress)
         dead = torch.zeros(len(config.settings))
     else:
-        dead = _train(config, of, lists, others, moments, record, progress)
-    validation, test = (_tuples(each) for each in curves)
-    return Result(tuple(moments), validation, test, tuple(round(share, 6) for share in dead.tolist()))
+        dead = _train(config, of, train_lists, moments, record, progress)
+    curves = ({name: tuple(each[part][name] for each in found) for name in (*METRICS, AT_ZERO)} for part in range(2))
+    return Result(tuple(moments), *curves, dead=_rounded(dead))
 
 
-def _train(config, of, lists, others, moments, record, progress) -> Tensor:
+def _rounded(values: Tensor) -> tuple[float, ...]:
+    return tuple(round(value, 6) for value in values.clamp(0, 1).tolist())
+
+
+def _train(
+    config: Config,
+    of: Set,
+    lists: Lists,
+    moments: Sequence[int],
+    record: Callable[[Model], None],
+    progress: Progress,
+) -> Tensor:
+    """Train a network with every setting; return the shares of iterations without a gradient."""
     generator = torch.Generator().manual_seed(1000 + config.seed)
     networks = Heads(len(config.settings), (lists.inputs.shape[1], *of.hidden, 1), "he", generator)
     strengths, rates, decays = (
@@ -140,7 +151,7 @@ def _train(config, of, lists, others, moments, record, progress) -> Tensor:
     def callback(iteration: int) -> None:
         if iteration in moments:
             with torch.no_grad():
-                record([networks(each.inputs) for each in others])
+                record(networks)
         progress(iteration / config.iterations)
 
     return train(
@@ -148,10 +159,6 @@ def _train(config, of, lists, others, moments, record, progress) -> Tensor:
         torch.arange(len(lists.grades)), learning_rates=rates.float(), weight_decays=decays.float(),
         iterations=config.iterations, batches=lists.batches(of.batch, generator), callback=callback,
     )  # fmt: skip
-
-
-def _tuples(curves: Mapping[str, list[tuple[float, ...]]]) -> dict[str, Curve]:
-    return {name: tuple(curve) for name, curve in curves.items()}
 
 
 EXPERIMENT = Experiment[DataOptions, Source, Config, Result](

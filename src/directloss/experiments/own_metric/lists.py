@@ -21,11 +21,6 @@ class Padded(NamedTuple):
     """Whether an item is positive; False where masked."""
     mask: Tensor
 
-    @property
-    def lists(self) -> tuple[Tensor, Tensor]:
-        """Target and mask for every network."""
-        return self.target.expand_as(self.scores), self.mask.expand_as(self.scores)
-
 
 class Lists:
     """Inputs (items, columns) and grades (items,), list after list; items of grade `positive` or above are positive."""

@@ -26,12 +26,14 @@ def measure(validation: Padded, test: Padded, tasks: Mapping[str, Task]) -> tupl
     validation, test = (
         each._replace(scores=each.scores.where(finite[:, None, None], 0.0)) for each in (validation, test)
     )
-    found = tuple({name: _value(task, each) for name, task in tasks.items()} for each in (validation, test))
     threshold = _threshold(validation)
-    for of, each in zip(found, (validation, test), strict=True):
-        of["F1"] = _f1(each, threshold)
-        of[AT_ZERO] = _f1(each, torch.zeros_like(threshold))
-    return tuple({name: values.double().where(finite, 0.0) for name, values in of.items()} for of in found)  # pyright: ignore
+
+    def values(padded: Padded) -> dict[str, Tensor]:
+        found = {name: _value(task, padded) for name, task in tasks.items()}
+        found |= {"F1": _f1(padded, threshold), AT_ZERO: _f1(padded, torch.zeros_like(threshold))}
+        return {name: value.double().where(finite, 0.0) for name, value in found.items()}
+
+    return values(validation), values(test)
 
 
 def _value(task: Task, padded: Padded) -> Tensor:

@@ -67,7 +67,9 @@ def _best_first(grades: Tensor, mask: Tensor, k: int) -> Tensor:
 def _pairs(padded: Padded) -> tuple[Tensor, Tensor, Tensor]:
     """List, first and second item of all pairs of which the first has the higher grade."""
     above = padded.grades.unsqueeze(-1) > padded.grades.unsqueeze(-2)
-    return above.logical_and_(padded.mask.unsqueeze(-2)).nonzero(as_tuple=True)  # where the first is masked, it is 0
+    above &= padded.mask.unsqueeze(-2)  # the first is not masked: its grade would be 0
+    rows, first, second = above.nonzero(as_tuple=True)
+    return rows, first, second
 
 
 def _mean_by_list(values: Tensor, rows: Tensor, lists: int) -> Tensor:
