@@ -54,8 +54,8 @@ class DiscountedGainTask(LinearLossTask):
     def counts(self, target: Tensor, mask: Tensor) -> Tensor:
         """Lists whose gains differ: in others nothing is better than anything else."""
         gains, valid = as_array(target), as_array(mask)
-        largest, least = gains.max(-1, initial=0), gains.min(-1, initial=np.inf, where=valid)
-        return torch.from_numpy(np.asarray(largest > least)).to(target.device)
+        least = gains if valid.all() else np.where(valid, gains, np.inf)
+        return torch.from_numpy(np.asarray(gains.max(-1, initial=0) > least.min(-1, initial=np.inf))).to(target.device)
 
     def decode(self, scores: Tensor, mask: Tensor) -> Tensor:
         """The discount of each item's rank by descending score."""
