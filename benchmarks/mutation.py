@@ -406,6 +406,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="mutation", description="Run the tests against small faults in the core.")
     parser.add_argument("--module", action="append", choices=MODULES, help="only this one; may be given again")
+    parser.add_argument("--only", default="", help="only mutants with this text in their names, such as a function")
     parser.add_argument("--sample", type=int, help="only so many mutants of each module, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     parser.add_argument("--quick", action="store_true", help="only the first stage of the tests")
@@ -419,6 +420,7 @@ def main(arguments: list[str] | None = None) -> int:
         preload()
     for module in options.module or MODULES:
         tree, every = mutants((SOURCE / module).read_text(), module)
+        every = [mutant for mutant in every if options.only in mutant.name]
         drawn = set(random.Random(options.seed).sample(range(len(every)), min(options.sample or 0, len(every))))
         chosen = [mutant for k, mutant in enumerate(every) if options.sample is None or k in drawn]
         if options.list:
