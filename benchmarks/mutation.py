@@ -21,6 +21,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -43,8 +44,10 @@ MODULES: dict[str, Sequence[str]] = {  # which tests of the library, in stages
     "loss.py": ["laws bad_input", "contract theorem pytorch"],
     "checks.py": ["bad_input", "laws contract pytorch theorem average_precision"],
     "autograd.py": ["laws", "contract pytorch"],
+    "families/ranking.py": ["laws bad_input", "average_precision small_kernels kernels ranking contract pytorch"],
     "tasks/average_precision.py": ["laws bad_input", "average_precision small_kernels kernels contract pytorch"],
     "tasks/zero_one.py": ["laws", "verification kernels"],
+    "kernels/lists.py": ["small_kernels", "kernels average_precision bad_input"],
     KERNEL: ["small_kernels", "kernels average_precision bad_input"],
 }
 LEFT_OUT = (  # by a part of the name: tests that need compiled code, lists too long without it, or other processes
@@ -406,6 +409,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="mutation", description="Run the tests against small faults in the core.")
     parser.add_argument("--module", action="append", choices=MODULES, help="only this one; may be given again")
+    parser.add_argument("--only", default="", help="only mutants whose names match this pattern, such as a function")
     parser.add_argument("--sample", type=int, help="only so many mutants of each module, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     parser.add_argument("--quick", action="store_true", help="only the first stage of the tests")
@@ -419,6 +423,7 @@ def main(arguments: list[str] | None = None) -> int:
         preload()
     for module in options.module or MODULES:
         tree, every = mutants((SOURCE / module).read_text(), module)
+        every = [mutant for mutant in every if re.search(options.only, mutant.name)]
         drawn = set(random.Random(options.seed).sample(range(len(every)), min(options.sample or 0, len(every))))
         chosen = [mutant for k, mutant in enumerate(every) if options.sample is None or k in drawn]
         if options.list:
