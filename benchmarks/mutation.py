@@ -4,7 +4,7 @@ A fault is a mutant: a module of the library with one comparison, operator, numb
 A mutant that fails a test, hangs or crashes is killed. One that passes all of them survives. It shows a law that no
 test holds, a line that does nothing, or a change that only costs time. results/mutation.txt says which, for each.
 
-    python -m benchmarks.mutation                                          # all modules; half an hour to an hour
+    python -m benchmarks.mutation                                          # all modules, all tests
     python -m benchmarks.mutation --module kernels/average_precision.py --sample 50 --seed 1
     python -m benchmarks.mutation --again                                  # only what survived, with changed tests
 

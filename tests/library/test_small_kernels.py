@@ -111,8 +111,8 @@ def test_band_cut_into_blocks_holds_the_best_worth():
     rng = np.random.default_rng(1)
     for _ in range(30):
         P, M = int(rng.integers(60, 90)), int(rng.integers(1, 5))  # several blocks of rows
-        a, b = -np.sort(-rng.normal(size=P) * 0.1), -np.sort(-rng.random(M))
-        kappa = 10.0 ** rng.uniform(-1, 2) * M / 2
+        a, b = rng.normal(size=P), -np.sort(-rng.normal(size=M))  # in no order, so that many rows end together
+        kappa = 10.0 ** rng.uniform(-1, 1) * M / 2
         above = np.full(P, -7, np.int32)
         kernels._solve_band(a, b, kappa, np.zeros(P, np.int32), np.full(P, M, np.int32), above)
         check(a, b, kappa, above)
@@ -225,6 +225,9 @@ def test_rows_alone_end_where_moving_on_gains_nothing():
         assert above.tolist() == rising.sum(1).tolist(), number
         assert staircase == (np.diff(above) >= 0).all()
         assert np.diff(above, prepend=0).min() >= -1
+    above = np.full(1, -7, np.int32)
+    kernels._place_rows(np.zeros(1), np.full(3, -1.0), 2.0, above)  # D_1(1) = 0: no move for nothing
+    assert above.tolist() == [0]
 
 
 def test_keys_hold_the_scores_to_the_last_bit():
