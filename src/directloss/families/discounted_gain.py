@@ -110,9 +110,9 @@ class DiscountedGainTask(ArrayTask, LinearLossTask):
             unit = np.ones(count)
         else:
             total = gains.sum(-1)
-            top = np.sort(_largest(gains, discounts.size), axis=-1)[:, ::-1]
-            best = top @ discounts
-            unit = np.divide(top**2 @ discounts, best, out=np.ones(count), where=best > 0)
+            top = np.ascontiguousarray(np.sort(_largest(gains, discounts.size), axis=-1)[:, ::-1])
+            best = (top * discounts).sum(-1)  # by rows: a product of matrices rounds a batch unlike a list
+            unit = np.divide((top**2 * discounts).sum(-1), best, out=np.ones(count), where=best > 0)
         whole = np.where(best > 0, self.whole(best, total), 1.0)
         gains = gains.astype(np.float64, copy=False)
         shares, gained = np.zeros((count, items)), np.zeros((2, count))
