@@ -29,6 +29,7 @@ TASKS = [
     Tversky(2.0, 3.0),
     FMeasure(count_empty=True),
 ]
+pytestmark = pytest.mark.filterwarnings("ignore:.*scale is unusual")  # it has tests of its own below
 NOTHING_SELECTED: Any = {"zero_division": 0.0}
 
 

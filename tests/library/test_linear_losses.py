@@ -19,6 +19,7 @@ from directloss.tasks.multiclass import MulticlassZeroOne, TopK
 from directloss.tasks.ndcg import NDCG
 from directloss.tasks.selection import PrecisionAtK, RecallAtK
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*scale is unusual")  # it has tests of its own below
 COSTS = ((0.0, 0.2, 1.0), (0.5, 0.0, 0.5), (1.0, 0.2, 0.0))
 RANKED = [NDCG(), NDCG(2), PrecisionAtK(), PrecisionAtK(2), RecallAtK(1), RecallAtK(3)]
 CLASSES = [MulticlassZeroOne(), MulticlassZeroOne(COSTS), TopK(), TopK(2), TopK(1)]
