@@ -221,7 +221,7 @@ def _row_argmax(
             t = _leap(slope, 0.5 * side * (share * i + gap - slope * x), gap * x)
             if t >= abs(end - c):
                 break
-            c += side * max(1, int(t))
+            c += side * (int(t) if t > 1.0 else 1)  # numbers too large for a bound give NaN
     return place
 
 
