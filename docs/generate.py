@@ -488,6 +488,7 @@ MASKS = {
     "shapes, 20 % moved borders": ("shapes, moved borders", 0.2),
     "VOC2012, right masks": ("VOC2012, wrong pixels", 0.0),
     "VOC2012, 20 % wrong pixels": ("VOC2012, wrong pixels", 0.2),
+    "VOC2012, 20 % moved borders": ("VOC2012, moved borders", 0.2),
 }
 
 

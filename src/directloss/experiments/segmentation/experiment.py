@@ -78,7 +78,7 @@ def configs(options: SegmentationOptions, source: Source | None = None) -> list[
     """The paper preset takes about half an hour of one core in all, the quick one half a minute."""
     shapes, full = options.data == "shapes", options.preset == "paper"
     size = 32 if shapes and not full else SIZE
-    damages = tuple(DAMAGES) if full and shapes else ("pixels",)
+    damages = tuple(DAMAGES) if full else ("pixels",)
     samples, held_out, iterations = ((200, 100, 100) if shapes else (600, 150, 100)) if full else (64, 32, 40)
     tried = slice(None) if full else slice(1)
     seeds = options.seeds or (5 if full and shapes else 3)
@@ -167,9 +167,9 @@ EXPERIMENT = Experiment[SegmentationOptions, Source | None, Config, Result](
     about=(
         "A small U-Net gives every pixel a score; pixels above zero are foreground. Shapes: blobs of one texture on "
         "another, made here. VOC2012: any of the twenty classes against the background, images scaled to 48 × 48. "
-        "The masks of training and validation are right, or each pixel is wrong with a probability of 20 %, or (shapes "
-        "only) each mask is moved until 20 % of its IoU with itself is lost. Test masks are right. Direct loss on IoU "
-        "(positive, central, hinge) stands beside cross-entropy, Dice and the Lovász hinge, with as many settings each."
+        "The masks of training and validation are right, or each pixel is wrong with a probability of 20 %, or each "
+        "mask is moved until 20 % of its IoU with itself is lost. Test masks are right. Direct loss on IoU (positive, "
+        "central, hinge) stands beside cross-entropy, Dice and the Lovász hinge, with as many settings each."
     ),
     version=1,
     presets=("quick", "paper"),
