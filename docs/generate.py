@@ -95,15 +95,17 @@ def _records(name: str) -> dict[Key, dict[str, Any]]:
     return {tuple(record[key] for key in keys): record for record in found}  # pyright: ignore[reportReturnType]
 
 
-def _mean(name: str, variant: str, method: str, noise: float = 0.0, class_: str | None = None) -> str:
-    """Test AP ± standard deviation, or a dash where there was no run."""
-    record = _records(name).get((variant, method, noise, class_, "test_ap"))
+def _mean(
+    name: str, variant: str, method: str, noise: float = 0.0, class_: str | None = None, metric: str = "test_ap"
+) -> str:
+    """Test AP, or another metric, ± standard deviation, or a dash where there was no run."""
+    record = _records(name).get((variant, method, noise, class_, metric))
     return f"{record['mean']:.3f} ± {record['sd']:.3f}" if record else "–"
 
 
-def _gain(name: str, variant: str, method: str, noise: float = 0.0) -> str:
-    """pos-AP minus a method ± standard error, or a dash."""
-    record = _records(name).get((variant, method, noise, None, "pos-AP_minus_this"))
+def _gain(name: str, variant: str, method: str, noise: float = 0.0, ours: str = "pos-AP") -> str:
+    """Ours minus a method ± standard error, or a dash."""
+    record = _records(name).get((variant, method, noise, None, f"{ours}_minus_this"))
     if not record:
         return "–"
     return f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
@@ -476,6 +478,75 @@ def separable_verdicts() -> str:
         if "negative update" in says
     ]
     return _table(["claim", "variant", "verdict (comparisons)"], rows)
+
+
+# Segmentation.
+
+MASKS = {
+    "shapes, right masks": ("shapes, wrong pixels", 0.0),
+    "shapes, 20 % wrong pixels": ("shapes, wrong pixels", 0.2),
+    "shapes, 20 % moved borders": ("shapes, moved borders", 0.2),
+    "VOC2012, right masks": ("VOC2012, wrong pixels", 0.0),
+    "VOC2012, 20 % wrong pixels": ("VOC2012, wrong pixels", 0.2),
+    "VOC2012, 20 % moved borders": ("VOC2012, moved borders", 0.2),
+}
+
+
+def _segmentation(corner: str, rows: Iterable[str], rule: str, shown: Callable[[str, str, float], str]) -> str:
+    """One column for every kind of data and of masks."""
+    cells = [[row, *(shown(row, f"{variant}: {rule}", noise) for variant, noise in MASKS.values())] for row in rows]
+    return _table([corner, *MASKS], cells)
+
+
+def _segmentation_means(rule: str, metric: str = "test_iou") -> str:
+    from directloss.experiments.segmentation.summary import METHODS
+
+    def shown(method: str, variant: str, noise: float) -> str:
+        return _mean("segmentation", variant, method, noise, metric=metric)
+
+    return _segmentation("loss", METHODS, rule, shown)
+
+
+@block
+def segmentation_iou() -> str:
+    """Mean IoU of clean test images."""
+    return _segmentation_means("noisy validation")
+
+
+@block
+def segmentation_all_pixels() -> str:
+    """IoU over the pixels of all test images."""
+    return _segmentation_means("noisy validation", "test_iou_all_pixels")
+
+
+@block
+def segmentation_clean_validation() -> str:
+    """The same where settings are chosen by right masks."""
+    return _segmentation_means("clean validation")
+
+
+@block
+def segmentation_gains() -> str:
+    """The positive and the central update against every other loss."""
+    from directloss.experiments.segmentation.summary import METHODS, OURS
+
+    pairs = {f"{ours} − {other}": (ours, other) for ours in OURS for other in METHODS if other not in OURS}
+    pairs["central-IoU − pos-IoU"] = "central-IoU", "pos-IoU"
+
+    def shown(row: str, variant: str, noise: float) -> str:
+        ours, other = pairs[row]
+        return _gain("segmentation", variant, other, noise, ours)
+
+    return _segmentation("difference in IoU", pairs, "noisy validation", shown)
+
+
+@block
+def segmentation_verdicts() -> str:
+    """Every claim on segmentation, by data."""
+    says = _claims("segmentation")
+    variants = list(dict.fromkeys(variant for judged in says.values() for variant in judged.verdicts))
+    rows = [[claim, *(_verdict("segmentation", claim, variant) for variant in variants)] for claim in says]
+    return _table(["claim (ours)", *variants], rows)
 
 
 # The README's table of claims.
