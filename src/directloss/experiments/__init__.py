@@ -1,11 +1,12 @@
 """Everything behind the extra: experiments, their harness and report, data and vision, and the command line."""
 
-from . import actions, detection, label_noise, separable, synthetic
+from . import actions, detection, label_noise, paths, separable, synthetic
 from .harness.experiment import AnyExperiment
 
 __all__ = ["EXPERIMENTS"]
 
 EXPERIMENTS: dict[str, AnyExperiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT for module in (synthetic, label_noise, separable, actions, detection)
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (synthetic, label_noise, separable, actions, detection, paths)
 }
-"""By name: one for each table or figure of the paper, and one that answers a question it leaves open."""
+"""By name: one for each table or figure of the paper, and others that answer questions it leaves open."""

@@ -95,14 +95,14 @@ class LinearChain(LinearLossTask):
         gradient = chains.features((away, scale), (toward, -scale))
         score = chains.score(away) - chains.score(toward)
         value = Row(*weights, scale).value(score, chains.loss(away), chains.loss(toward))
-        return Contrast(*map(chains.tensor, (gradient, value.astype(gradient.dtype), chains.edges > 0)))
+        return Contrast._make(map(chains.tensor, (gradient, value.astype(gradient.dtype), chains.edges > 0)))
 
     def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
         """One output, as `contrast` has two of them."""
         chains = self._chains(scores, target, mask)
         (path,) = chains.paths(weight if weight is TRUTH else chains.each("weight", weight))
         features = chains.features((path, np.ones(len(path))))
-        return Output(*map(chains.tensor, (features, chains.loss(path).astype(features.dtype))))
+        return Output._make(map(chains.tensor, (features, chains.loss(path).astype(features.dtype))))
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:
         """All K^n label sequences."""

@@ -84,7 +84,10 @@ def noise_table(title: str, outcomes: Outcomes, variant: str, methods: Iterable[
 
 
 def choices_table(
-    title: str, runs: Sequence[Run[SweptT, ResultT]], chosen: Callable[[Run[SweptT, ResultT]], Choice]
+    title: str,
+    runs: Sequence[Run[SweptT, ResultT]],
+    chosen: Callable[[Run[SweptT, ResultT]], Choice],
+    strength: Callable[[str], str | None] = lambda method: METHODS[method].strength,
 ) -> Table:
     """What every method tried, how often each value was chosen, and how often one at the edge of its grid.
 
@@ -93,7 +96,7 @@ def choices_table(
     rows = []
     for method in dict.fromkeys(run.config.method for run in runs):
         mine = [run for run in runs if run.config.method == method]
-        cells = [method, METHODS[method].strength or "–", str(max(len(run.config.settings) for run in mine))]
+        cells = [method, strength(method) or "–", str(max(len(run.config.settings) for run in mine))]
         edges = []
         for column in range(3):
             tried = sorted({setting[column] for run in mine for setting in run.config.settings})
