@@ -89,6 +89,7 @@ def test_every_method_has_as_many_settings():
         assert len({len(set(config.settings)) for config in found}) == 1
         assert len({config.label for config in found}) == len(set(found)) == len(found)
         assert {config.method for config in found} == set(paths.METHODS)
+    found = paths.configs(Options(preset="paper"))
     assert {config.seed for config in found} >= set(range(10))
     assert {(config.degree, config.noise) for config in found} == {(d, n) for d in (1, 4, 6, 8) for n in (0.0, 0.5)}
 

@@ -10,6 +10,7 @@ without an edge does not count. Of equally good paths the one with the smallest 
 to the first; features of tied paths are not shared.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -94,7 +95,7 @@ class LinearChain(LinearLossTask):
         away, toward = chains.paths(*weights)
         gradient = chains.features((away, scale), (toward, -scale))
         score = chains.score(away) - chains.score(toward)
-        value = Row(*weights, scale).value(score, chains.loss(away), chains.loss(toward))
+        value = Row(weights[0], weights[1], scale).value(score, chains.loss(away), chains.loss(toward))
         return Contrast._make(map(chains.tensor, (gradient, value.astype(gradient.dtype), chains.edges > 0)))
 
     def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
@@ -142,8 +143,8 @@ class _Chains:
     def each(self, name: str, value: float | Tensor) -> NDArray[np.float64]:
         """One number a chain."""
         check_strength(name, value, self.mask.shape[:-1])
-        value = value.cpu().double().numpy().reshape(-1) if isinstance(value, Tensor) else value
-        return np.broadcast_to(np.asarray(value, np.float64), self.edges.shape)
+        numbers = value.cpu().double().numpy().reshape(-1) if isinstance(value, Tensor) else np.array(value, np.float64)
+        return np.broadcast_to(numbers, self.edges.shape)
 
     def paths(self, *weights: NDArray[np.float64] | Truth) -> list[NDArray[np.int64]]:
         """The labels of argmax F + weight·L for every weight, each [B, E + 1], 0 behind the last step."""
@@ -153,7 +154,7 @@ class _Chains:
         largest = LARGEST_SCORE if self.scores.dtype == np.float64 else float(np.finfo(np.float32).max)
         if not _kernels().linear_chain_paths(self.scores, self.edges, self.labels, prices, largest, found):
             check_finite(self.given, self.mask[..., None, None])
-        solved = iter(found)
+        solved: Iterator[NDArray[np.int64]] = iter(found)
         return [self.labels if weight is TRUTH else next(solved) for weight in weights]
 
     def features(self, *terms: tuple[NDArray[np.int64], NDArray[np.float64]]) -> NDArray[Any]:
