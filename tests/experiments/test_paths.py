@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from directloss import CentralDirect, Hinge, NegativeDirect, PositiveDirect, structured_loss
 from directloss.experiments import paths
 from directloss.experiments.harness.experiment import Made, Run
 from directloss.experiments.harness.options import Options
@@ -38,10 +39,7 @@ def test_costs_are_a_polynomial_of_features_with_noise_around_one():
 def problem(count=6):
     _, costs = paths.instances(count, 4, 0.5, mixing(), generator())
     scores = -torch.rand((1, count * 40), generator=generator(1)).requires_grad_()
-    every = paths.TASK.paths(torch.zeros(40)).float()
-    totals = (costs.unsqueeze(1) * every).sum(-1)
-    target = torch.cat([costs, (totals.max(1).values - totals.min(1).values).unsqueeze(1)], 1)
-    return scores, costs, target
+    return scores, costs, torch.stack([costs, solve(costs)], -1)
 
 
 def gradient(method, strength):
@@ -51,19 +49,35 @@ def gradient(method, strength):
     return loss, grad.view(6, 40), -scores.detach().view(6, 40), costs
 
 
-def test_spo_plus_is_the_hinge_with_margin_one():
+def test_spo_plus_is_the_hinge_with_margin_one_half():
     loss, grad, predicted, costs = gradient("SPO+", 1.0)
     best, away = solve(costs), solve(2 * predicted - costs)
     spo = ((costs - 2 * predicted) * away + (2 * predicted - costs) * best).sum(-1)
-    torch.testing.assert_close(grad, -2 * (best - away) / 6 * torch.tensor(2 / 8 / 2), rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(loss, (spo.mean() / 8).unsqueeze(0))  # F is a mean over the eight edges of a path
+    torch.testing.assert_close(loss, spo.mean().unsqueeze(0) / 2)
+    torch.testing.assert_close(-grad, 2 * (best - away) / 6 / 2)  # its subgradient in the predicted costs
 
 
 @pytest.mark.parametrize("strength", [0.3, 3.0])
 def test_blackbox_differentiation_is_the_negative_update(strength):
     _, grad, predicted, costs = gradient("neg-regret", strength)
     at_costs = -(solve(predicted) - solve(predicted + strength * costs)) / strength  # of the loss <costs, path>
-    torch.testing.assert_close(grad, -at_costs / 6, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(-grad, at_costs / 6)
+
+
+UPDATES = {"pos-regret": PositiveDirect, "neg-regret": NegativeDirect, "central-regret": CentralDirect,
+           "hinge-regret": Hinge}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", UPDATES)
+def test_losses_are_those_of_the_task_but_for_units(method):
+    """The task divides regret by its range, and multiplies scores by 2/8."""
+    loss, grad, predicted, costs = gradient(method, 0.7)
+    spread = (costs * (solve(-costs) - solve(costs))).sum(-1)
+    scores = -predicted.requires_grad_()
+    values = structured_loss(paths.TASK, UPDATES[method](0.7 * spread * 2 / 8), scores, costs, reduction="none")
+    values = values * (8 / 2 if method == "hinge-regret" else spread)
+    torch.testing.assert_close(values.mean().unsqueeze(0), loss)
+    torch.testing.assert_close(torch.autograd.grad(values.mean(), predicted)[0], -grad)
 
 
 def test_value_of_the_direct_updates_brackets_regret():
@@ -77,9 +91,8 @@ def test_value_of_the_direct_updates_brackets_regret():
 
 def test_regret_is_that_of_all_paths_over_the_cost_of_the_best():
     scores, costs, _ = problem()
-    best = (costs * solve(costs)).sum(-1).double()
-    (found,) = paths.regrets(scores.detach(), costs.double(), best)
-    expected = (costs * solve(-scores.detach().view(6, 40))).sum() / best.sum() - 1
+    (found,) = paths.regrets(scores.detach(), costs, solve(costs))
+    expected = (costs * solve(-scores.detach().view(6, 40))).sum() / (costs * solve(costs)).sum() - 1
     assert found == pytest.approx(expected.item(), abs=1e-5)
 
 

@@ -2,20 +2,21 @@
 
 The recipe is that of Elmachtoub and Grigas (2022) as PyEPO has it: a 5 × 5 grid, edge costs that are a polynomial of a
 linear function of five features, and a linear model, so that at degrees above 1 no model is right. Two of the known
-methods are members of our table of updates, since regret is linear in the path: SPO+ is the hinge with margin 1, and
+methods are members of our table of updates, since regret is linear in the path: SPO+ is the hinge with margin 1/2, and
 blackbox differentiation (Vlastelica et al., 2020) with strength λ is the negative update with ε = λ.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..loss import structured_loss
+from ..loss import direct_loss
 from ..tasks.dag_path import DAGPath
-from ..update import CentralDirect, Hinge, NegativeDirect, PositiveDirect, Update
+from ..update import TRUTH, CentralDirect, Hinge, NegativeDirect, PositiveDirect, Update, Weight
 from .harness import experiment as harness
 from .harness.experiment import Claim, Experiment, Summary, Table
 from .harness.options import Options
@@ -33,19 +34,25 @@ SIDE, FEATURES = 5, 5
 EDGES = tuple(
     (SIDE * row + column, SIDE * row + column + 1) for row in range(SIDE) for column in range(SIDE - 1)
 ) + tuple((SIDE * row + column, SIDE * (row + 1) + column) for row in range(SIDE - 1) for column in range(SIDE))
-LENGTH = 2 * (SIDE - 1)  # edges of every path
 TASK = DAGPath(EDGES, loss="regret")
 VALIDATION, TEST, BATCH = 1000, 1000, 50
 
-UPDATES: dict[str, tuple[Callable[[Tensor], Update], str | None]] = {
-    "pos-regret": (PositiveDirect, "ε"),
-    "neg-regret": (NegativeDirect, "ε, or λ"),
-    "central-regret": (CentralDirect, "ε"),
-    "hinge-regret": (Hinge, "margin"),
-    "SPO+": (Hinge, None),
+
+class Method(NamedTuple):
+    """An update with a strength for every setting, and what the strength is."""
+
+    update: Callable[[Tensor], Update]
+    strength: str | None
+
+
+UPDATES = {
+    "pos-regret": Method(PositiveDirect, "ε"),
+    "neg-regret": Method(NegativeDirect, "ε, or λ"),
+    "central-regret": Method(CentralDirect, "ε"),
+    "hinge-regret": Method(Hinge, "margin"),
+    "SPO+": Method(lambda _: Hinge(0.5), None),
 }
-"""And what the strength is."""
-WARM = "MSE, then pos-regret"
+WARM, AFTER = "MSE, then pos-regret", "pos-regret"
 METHODS = (*UPDATES, WARM, "MSE")
 WORDS = {"neg-regret": "neg-regret = blackbox", "MSE": "two-stage MSE"}
 WARM_SHARE = 0.25  # of the iterations
@@ -117,9 +124,8 @@ def _settings(method: str, strengths: Sequence[float], rates: Sequence[float]) -
 
 def _strength(method: str) -> str | None:
     """What the strength of a method is."""
-    if method == WARM:
-        return UPDATES["pos-regret"][1]
-    return UPDATES[method][1] if method in UPDATES else None
+    method = AFTER if method == WARM else method
+    return UPDATES[method].strength if method in UPDATES else None
 
 
 def instances(
@@ -143,33 +149,42 @@ class Predictors(Networks):
 
 
 def losses(method: str, settings: Sequence[Setting]) -> Callable[[Tensor, Tensor], Tensor]:
-    """The method's loss of scores (settings, items · edges) and costs (items, edges + 1): one value a setting.
+    """The method's loss of scores (settings, items · edges) and target (items, edges, 2): one value a setting.
 
-    The last column is the cost of the worst path above that of the best one, by which the task divides regret. Here
-    regret counts as it is, in units of costs, as it does in the result: the strength multiplies costs.
+    The target holds true costs and best paths. F is the sum of the scores on a path, and L its regret, in units of
+    costs: the task would divide it by its range, but the sum over instances is what is measured.
     """
-    strengths = torch.tensor([setting.strength for setting in settings], dtype=torch.float64).unsqueeze(1)
+    strengths = torch.tensor([setting.strength for setting in settings]).unsqueeze(1)
 
     def loss(scores: Tensor, target: Tensor) -> Tensor:
-        scores, costs, spread = scores.unflatten(1, (len(target), -1)), target[:, :-1], target[:, -1]
+        scores, (costs, best) = scores.unflatten(1, (len(target), -1)), target.unbind(-1)
         if method == "MSE":
             return (scores + costs).square().mean((1, 2))
-        update, _ = UPDATES["pos-regret" if method == WARM else method]
-        weights = strengths * spread * 2 / LENGTH  # F of the task is 2/n times the sum of scores
-        if update is Hinge:
-            weights, spread = weights / 2, torch.ones(())  # F + margin·regret with F twice the sum, as SPO+ has it
-        values = structured_loss(TASK, update(weights), scores, costs.expand_as(scores), reduction="none")
-        return (values * spread).mean(1)
+        update = UPDATES[method].update(strengths)
+
+        def scored(weight: Weight) -> tuple[Tensor, Tensor]:
+            path = best.expand_as(scores) if weight is TRUTH else find(scores.detach() + _last(weight) * costs)
+            return (path * scores).sum(-1), ((path - best) * costs).sum(-1)
+
+        return direct_loss(scored(update.row.away), scored(update.row.toward), update, reduction="none").mean(1)
 
     return loss
 
 
+def find(scores: Tensor) -> Tensor:
+    """The best paths."""
+    return TASK.find(scores.double(), torch.ones_like(scores, dtype=torch.bool))[0].to(scores.dtype)
+
+
+def _last(weight: float | Tensor) -> float | Tensor:
+    return weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
+
+
 def regrets(scores: Tensor, costs: Tensor, best: Tensor) -> list[float]:
     """Normalised regret of every setting."""
-    scores = scores.double().unflatten(1, costs.shape)
-    paths, _ = TASK.find(scores, torch.ones_like(scores, dtype=torch.bool))
-    regret = ((paths * costs).sum(-1) - best).sum(-1).clamp(min=0)
-    return [round(value, 6) for value in (regret / best.sum()).tolist()]
+    least = (costs * best).sum()
+    total = (costs * find(scores.unflatten(1, costs.shape))).sum((1, 2))
+    return [round(max(value, 0.0), 6) for value in ((total - least) / least).tolist()]
 
 
 def run(config: Config, progress: Progress = no_progress) -> Result:
@@ -179,30 +194,28 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
     sets = {}
     for name, count in (("train", config.samples), ("validation", VALIDATION), ("test", TEST)):
         features, costs = instances(count, config.degree, config.noise, mixing, data)
-        exact, valid = costs.double(), torch.ones(costs.shape, dtype=torch.bool)
-        best, worst = ((TASK.find(sign * exact, valid)[0] * exact).sum(-1) for sign in (-1, 1))
-        sets[name] = features, exact, best, worst
+        sets[name] = features, costs, find(-costs)
     networks = Predictors(len(config.settings), (FEATURES, len(EDGES)), "he", student)
-    moments = checkpoints(config.iterations)[::2]
+    moments = checkpoints(config.iterations)[::4]
     curves: dict[str, list[tuple[float, ...]]] = {"validation": [], "test": []}
 
     def checkpoint(iteration: int) -> None:
         if iteration in moments:
             for name, curve in curves.items():
-                features, costs, best, _ = sets[name]
+                features, costs, best = sets[name]
                 with torch.no_grad():
                     curve.append(tuple(regrets(networks(features), costs, best)))
         progress(iteration / config.iterations)
 
     checkpoint(0)
-    features, costs, best, worst = sets["train"]
+    features, costs, best = sets["train"]
     warm = round(WARM_SHARE * config.iterations) if config.method == WARM else 0
+    after = AFTER if warm else config.method
     dead = torch.zeros(len(config.settings))
     batches = passes(config.samples, BATCH, order)
-    for method, before, iterations in (("MSE", 0, warm), (config.method, warm, config.iterations - warm)):
+    for method, before, iterations in (("MSE", 0, warm), (after, warm, config.iterations - warm)):
         dead += iterations / config.iterations * train(
-            networks, losses(method, config.settings), features,
-            torch.cat([costs, (worst - best).unsqueeze(1)], 1).float(),
+            networks, losses(method, config.settings), features, torch.stack([costs, best], -1),
             learning_rates=torch.tensor([setting.learning_rate for setting in config.settings]),
             weight_decays=torch.zeros(len(config.settings)),
             iterations=iterations, callback=lambda done, before=before: checkpoint(before + done), batches=batches,
