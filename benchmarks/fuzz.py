@@ -22,10 +22,11 @@ import random
 import signal
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
@@ -36,14 +37,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from directloss import (
+    ROCAUC,
     TASKS,
+    AveragePrecision,
+    AveragePrecisionAtK,
+    BinaryDCG,
+    ByRank,
     CentralDirect,
     Hinge,
+    HitAtK,
     NegativeDirect,
+    PartialAUC,
     Perceptron,
     PositiveDirect,
+    RankingTask,
+    RecallAtFPR,
     StructuredLoss,
     TaskError,
+    ZeroOne,
     check_task,
 )
 from directloss.kernels.average_precision_reference import average_precision_objective, average_precision_reference
@@ -57,6 +68,7 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-6, torch.bfloat16: 1e-6, tor
 LIMIT = {torch.float64: 1e36, torch.float32: 1e36, torch.bfloat16: 1e36, torch.float16: 6e4}  # of the scores drawn
 STRENGTH = 1e30  # of ε, and 1 / STRENGTH
 ENUMERATED = 7  # items of the longest list whose rankings are all tried
+AVERAGE_PRECISION = AveragePrecision()
 
 
 class Batch(NamedTuple):
@@ -129,43 +141,53 @@ class Tally:
 # --- exact answers ---------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
+def lost_gains(task: RankingTask, P: int, M: int) -> Array:
+    """[P, M + 1] what each positive adds to the loss with so many negatives above it."""
+    gain = task.gain(P, M)
+    i, c = np.arange(P)[:, None], np.arange(M + 1)
+    places = i + c if isinstance(gain, ByRank) else 0 * i + c
+    gains = np.asarray(gain.weights, float)[:, None] * np.asarray(gain.discounts, float)[places]
+    return (gains[:, :1] - gains) / gains[:, 0].sum()
+
+
 @cache
-def interleavings(P: int, M: int) -> tuple[Array, Array]:
-    """All interleavings of P positives and M negatives: [K, PM] 1 where the positive stands above, and their losses.
+def interleavings(P: int, M: int) -> tuple[Array, NDArray[np.int64]]:
+    """All interleavings of P positives and M negatives: [K, PM] 1 where the positive stands above, and [K, P] the
+    negatives above each positive.
 
     Each class stays in the order of its scores, which is best for any places of the positives.
     """
-    above, losses = [], []
+    above, counts = [], []
     for places in combinations(range(P + M), P):
-        counts = [place - i for i, place in enumerate(places)]  # negatives above each positive
-        above.append([1.0 if j >= c else 0.0 for c in counts for j in range(M)])
-        losses.append(1 - sum((i + 1) / (i + 1 + c) for i, c in enumerate(counts)) / P)
-    return np.array(above), np.array(losses)
+        counts.append([place - i for i, place in enumerate(places)])
+        above.append([1.0 if j >= c else 0.0 for c in counts[-1] for j in range(M)])
+    return np.array(above), np.array(counts)
 
 
-def enumerated(pairs: Array, epsilon: Array) -> tuple[Array, Array]:
+def enumerated(pairs: Array, epsilon: Array, task: RankingTask = AVERAGE_PRECISION) -> tuple[Array, Array]:
     """The best of all rankings: up and down of `Answer`, for pairs a_i − b_j [B, P, M]."""
     B, P, M = pairs.shape
-    above, losses = interleavings(P, M)
+    above, counts = interleavings(P, M)
+    losses = lost_gains(task, P, M)[np.arange(P), counts].sum(1)
     flat = pairs.reshape(B, P * M)
     costs = np.maximum(flat, 0) @ (1 - above).T + np.maximum(-flat, 0) @ above.T
-    costs *= 2 / (P * M) / epsilon[:, None]
+    costs *= 2 * task.scale(P, M) / (P * M) / epsilon[:, None]
     return (losses - costs).max(1), (losses + costs).min(1)
 
 
-def staircases(pairs: Array, epsilon: Array) -> tuple[Array, Array]:
+def staircases(pairs: Array, epsilon: Array, task: RankingTask = AVERAGE_PRECISION) -> tuple[Array, Array]:
     """The same by a dynamic programme over rows; each row's cost is summed outward from the prediction's place."""
     B, P, M = pairs.shape
-    c = np.arange(M + 1)
+    losses = lost_gains(task, P, M)
     up, down = np.zeros((B, M + 1)), np.zeros((B, M + 1))
     for i in range(P):
         cost = np.zeros((B, M + 1))
         cost[:, 1:] = np.maximum(pairs[:, i], 0).cumsum(1)
         cost[:, :-1] += np.maximum(-pairs[:, i], 0)[:, ::-1].cumsum(1)[:, ::-1]
-        cost *= 2 / (P * M) / epsilon[:, None]
-        loss = c / (i + 1 + c) / P
-        up = np.maximum.accumulate(up, axis=1) + loss - cost
-        down = np.minimum.accumulate(down, axis=1) + loss + cost
+        cost *= 2 * task.scale(P, M) / (P * M) / epsilon[:, None]
+        up = np.maximum.accumulate(up, axis=1) + losses[i] - cost
+        down = np.minimum.accumulate(down, axis=1) + losses[i] + cost
     return up.max(1), down.min(1)
 
 
@@ -192,7 +214,7 @@ def descending(x: Array) -> Array:
     return -np.sort(-x, axis=-1)
 
 
-def average_precision_answer(scores: Array, target: NDArray[np.bool_], epsilon: Array) -> Answer:
+def ranking_answer(task: Any, scores: Array, target: NDArray[np.bool_], epsilon: Array) -> Answer:
     """For lists [B, n] with as many positives each."""
     B, n = scores.shape
     P = int(target[0].sum()) if B else 0
@@ -202,18 +224,25 @@ def average_precision_answer(scores: Array, target: NDArray[np.bool_], epsilon: 
         return Answer(zero, none, none, 1.0, zero, zero, zero, np.zeros(B, bool), False)
     of_positives, of_negatives = scores[target].reshape(B, P), scores[~target].reshape(B, M)
     signs = np.sign(of_positives[:, :, None] - of_negatives[:, None, :])
+    scale = task.scale(P, M)
+    unit = scale / (P * M)
     features = np.empty((B, n))
-    features[target] = signs.sum(2).ravel() / (P * M)
-    features[~target] = -signs.sum(1).ravel() / (P * M)
-    truth = np.where(target, 1.0 / P, -1.0 / M)
-    at_least = of_positives[:, None, :] >= of_positives[:, :, None]  # a tied group shares the precision at its end
-    found, all_found = at_least.sum(2), (signs <= 0).sum(2)
-    loss = 1 - (found / (found + all_found)).sum(1) / P
+    features[target] = signs.sum(2).ravel() * unit
+    features[~target] = -signs.sum(1).ravel() * unit
+    truth = np.where(target, scale / P, -scale / M)
+    at_least = of_positives[:, None, :] >= of_positives[:, :, None]
+    if isinstance(task, AveragePrecision):  # a tied group shares the precision at its end
+        found, all_found = at_least.sum(2), (signs <= 0).sum(2)
+        loss = 1 - (found / (found + all_found)).sum(1) / P
+    else:
+        above = np.sort((signs < 0).sum(2), axis=1)
+        loss = lost_gains(task, P, M)[np.arange(P), above].sum(1)
+        loss[(signs == 0).any((1, 2))] = np.nan  # tests/library/test_ranking.py knows the rules of ties
     pairs = descending(of_positives)[:, :, None] - descending(of_negatives)[:, None, :]
-    up, down = (enumerated if n <= ENUMERATED else staircases)(pairs, epsilon)
+    up, down = (enumerated if n <= ENUMERATED else staircases)(pairs, epsilon, task)
     tied = (signs == 0).any((1, 2)) | (at_least.sum((1, 2)) > P * (P + 1) // 2)
-    cost = 2 * np.maximum(-pairs, 0).sum((1, 2)) / (P * M)
-    return Answer(loss, features, truth, 1.0 / (P * M), up, down, cost, tied, True)
+    cost = 2 * np.maximum(-pairs, 0).sum((1, 2)) * unit
+    return Answer(loss, features, truth, unit, up, down, cost, tied, True)
 
 
 @cache
@@ -222,7 +251,7 @@ def all_signs(n: int) -> Array:
     return np.array(list(product((-1.0, 1.0), repeat=n)))
 
 
-def zero_one_answer(scores: Array, target: NDArray[np.bool_], epsilon: Array) -> Answer:
+def zero_one_answer(task: Any, scores: Array, target: NDArray[np.bool_], epsilon: Array) -> Answer:
     """For lists [B, n]: all signs of a short list, of a long one each item's."""
     n = scores.shape[1]
     right = np.where(target, 1.0, -1.0)
@@ -241,15 +270,10 @@ def zero_one_answer(scores: Array, target: NDArray[np.bool_], epsilon: Array) ->
     return Answer(loss, features, right / n, 1.0 / n, up, down, of_right.sum(1), tied, True)
 
 
-ANSWERS: dict[str, Callable[[Array, NDArray[np.bool_], Array], Answer]] = {
-    "average_precision": average_precision_answer,
-    "zero_one": zero_one_answer,
+ANSWERS: dict[type[Task], Callable[[Any, Array, NDArray[np.bool_], Array], Answer]] = {
+    RankingTask: ranking_answer,
+    ZeroOne: zero_one_answer,
 }  # of other tasks `check_task` knows the laws
-
-
-def name_of(task: Task) -> str:
-    """Under which name `TASKS` has it."""
-    return next(name for name, kind in TASKS.items() if isinstance(task, kind))
 
 
 def lost_score(scores: Array, features: Array, answer: Answer, ranking: bool) -> Array:
@@ -288,9 +312,11 @@ def examine(batch: Batch, rng: Generator) -> dict[str, tuple[Array, float]]:
         gap = np.asarray(gap, np.float64)
         found[law] = np.where(np.isnan(gap), np.inf, gap), allowed
 
-    name = name_of(task)
+    ranking = isinstance(task, RankingTask)
     exact, strength = scores.double().numpy(), epsilon.numpy()
-    answer = ANSWERS[name](exact, target.numpy(), strength)
+    answer = next(answer for kind, answer in ANSWERS.items() if isinstance(task, kind))(
+        task, exact, target.numpy(), strength
+    )
     weight = epsilon.clone()
     if (epsilon == epsilon[0]).all() and rng.random() < 0.5:
         weight = float(epsilon[0])
@@ -313,17 +339,18 @@ def examine(batch: Batch, rng: Generator) -> dict[str, tuple[Array, float]]:
     losses = {oracle: output.loss.double().numpy() for oracle, output in solved.items()}
 
     # outputs
-    judge("features of infer", np.abs(features["infer"] - answer.features).max(1, initial=0), close)
-    judge("loss of infer", np.abs(losses["infer"] - answer.loss), close)
-    judge("features of truth", np.abs(features["truth"] - answer.truth).max(1, initial=0), close)
+    size = max(1.0, task.scale(int(target[0].sum()), int((~target[0]).sum()))) if ranking and answer.counted else 1.0
+    judge("features of infer", np.abs(features["infer"] - answer.features).max(1, initial=0) / size, close)
+    judge("loss of infer", np.nan_to_num(np.abs(losses["infer"] - answer.loss)), close)
+    judge("features of truth", np.abs(features["truth"] - answer.truth).max(1, initial=0) / size, close)
     judge("loss of truth", np.abs(losses["truth"]), 0.0)
     for oracle, best, sign in (("F + εL", answer.up, -1), ("F − εL", answer.down, 1)):
-        lost = lost_score(exact, features[oracle], answer, name == "average_precision")
+        lost = lost_score(exact, features[oracle], answer, ranking)
         judge(f"{oracle} attains the best objective", np.abs(losses[oracle] + sign * lost / strength - best), tolerance)
         judge(f"{oracle} has a loss in [0, 1]", np.abs(losses[oracle] - losses[oracle].clip(0, 1)), close)
-        if name == "average_precision" and answer.counted:
-            judge(f"{oracle} has the loss of its features", loss_mismatch(exact, target, features[oracle],
-                                                                         losses[oracle]), 1e-6)  # fmt: skip
+        if ranking and answer.counted:
+            judge(f"{oracle} has the loss of its features",
+                  loss_mismatch(task, exact, target, features[oracle], losses[oracle]), 1e-6)  # fmt: skip
 
     # updates
     away = {"PositiveDirect": "F + εL", "NegativeDirect": "infer", "CentralDirect": "F + εL", "Hinge": "F + εL",
@@ -337,11 +364,11 @@ def examine(batch: Batch, rng: Generator) -> dict[str, tuple[Array, float]]:
     contrasts = {update: task.contrast(scores, target, updates[update].row, mask) for update in updates}
     for update, (gradient, value, counted) in contrasts.items():
         got = value.double().numpy()
-        want, size = values[update]
-        judge(f"value of {update}", np.abs(got - want) / (size + 1e-36), tolerance)
+        want, most = values[update]
+        judge(f"value of {update}", np.abs(got - want) / (most + 1e-36), tolerance)
         scale = np.broadcast_to(np.asarray(updates[update].row.scale, np.float64), strength.shape)[:, None]
         difference = scale * (features[away[update]] - features[toward[update]])
-        off = np.abs(gradient.double().numpy() - difference) / scale
+        off = np.abs(gradient.double().numpy() - difference) / scale / size
         judge(f"gradient of {update}", off.max(1, initial=0), close)
         judge(f"{update} counts a list", (counted.numpy() != answer.counted).astype(float), 0.0)
         if "Direct" in update:
@@ -362,8 +389,8 @@ def examine(batch: Batch, rng: Generator) -> dict[str, tuple[Array, float]]:
     gradient, value, _ = contrasts[update]
     judge(f"order and mask: gradient of {update}", unlike(Output(other.gradient, value), Output(gradient, value), order,
                                                           scores.shape[1]), 0.0)  # fmt: skip
-    size = values[update][1] + 1e-36
-    judge(f"order and mask: value of {update}", (other.value - value).abs().double().numpy() / size, tolerance)
+    most = values[update][1] + 1e-36
+    judge(f"order and mask: value of {update}", (other.value - value).abs().double().numpy() / most, tolerance)
 
     # and the loss is the contrast
     if scores.dtype in (torch.float32, torch.float64):  # half precision rounds both
@@ -376,7 +403,7 @@ def examine(batch: Batch, rng: Generator) -> dict[str, tuple[Array, float]]:
     return found
 
 
-def loss_mismatch(scores: Array, target: Tensor, features: Array, losses: Array) -> Array:
+def loss_mismatch(task: Any, scores: Array, target: Tensor, features: Array, losses: Array) -> Array:
     """How far losses are from those of the rankings that the features describe; 0 where positives tie."""
     chosen = target.numpy()
     B, n = scores.shape
@@ -384,12 +411,12 @@ def loss_mismatch(scores: Array, target: Tensor, features: Array, losses: Array)
     a, f = scores[chosen].reshape(B, P), features[chosen].reshape(B, P)
     order = np.argsort(-a, axis=1)
     ranked = np.take_along_axis(a, order, 1)
-    above = (n - P) * (1 - P * np.take_along_axis(f, order, 1)) / 2
-    rank = np.arange(1, P + 1)
+    above = (n - P) * (1 - P * np.take_along_axis(f, order, 1) / task.scale(P, n - P)) / 2
     distinct = (ranked[:, 1:] != ranked[:, :-1]).all(1)
     whole = np.rint(above)  # a ranking has whole numbers of negatives above a positive; features are float32
     steps = np.abs(above - whole).max(1)
-    return distinct * np.maximum(np.abs(1 - (rank / (rank + whole)).mean(1) - losses), np.where(steps > 1e-3, 1, 0))
+    expected = lost_gains(task, P, n - P)[np.arange(P), whole.astype(int).clip(0, n - P)].sum(1)
+    return distinct * np.maximum(np.abs(expected - losses), np.where(steps > 1e-3, 1, 0))
 
 
 def rearranged(batch: Batch, rng: Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -540,7 +567,7 @@ def check_the_answers(batch: Batch) -> None:
 
 def fuzz(batches: Iterator[int], seed: int, tasks: Sequence[Task], tally: Tally) -> None:
     """Check one batch for each number, and write to the tally."""
-    drawn = [task for task in tasks if name_of(task) in ANSWERS]
+    drawn = [task for task in tasks if isinstance(task, tuple(ANSWERS))]
     for number in batches:
         rng = np.random.default_rng((seed, number))
         kind, batch = draw(rng, drawn)
@@ -567,11 +594,13 @@ def fuzz(batches: Iterator[int], seed: int, tasks: Sequence[Task], tally: Tally)
         if wrong.any():
             tally.wrong[kind] += int(wrong.sum())
         if number % 500 == 0:
-            for task in tasks:
+            for task in {type(task): task for task in tasks}.values():
                 tally.lists["check_task"] += 50
                 tally.methods["check_task"] += 50
                 try:
-                    check_task(task, problems=50, seed=int(rng.integers(2**31)))
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # of scale
+                        check_task(task, problems=50, seed=int(rng.integers(2**31)))
                 except TaskError as error:
                     tally.wrong["check_task"] += 1
                     law = f"check_task: {error}"
@@ -642,6 +671,13 @@ def test_fuzzed_list_keeps_every_law():
 '''
 
 
+def fuzzed_tasks() -> list[Task]:
+    """Every task, average precision most often, and options that matter in short lists."""
+    short = [AveragePrecisionAtK(1), AveragePrecisionAtK(3), BinaryDCG(2), BinaryDCG(5), HitAtK(1), HitAtK(3)]
+    rates = [PartialAUC(0.3), PartialAUC(0.8), RecallAtFPR(0.0), RecallAtFPR(0.4), ROCAUC()]
+    return [*[AVERAGE_PRECISION] * 24, *[ZeroOne()] * 4, *short, *rates, *(task() for task in TASKS.values())]
+
+
 # --- command line ----------------------------------------------------------------------------------------------------
 
 
@@ -649,7 +685,7 @@ def work(seed: int, first: int, step: int, seconds: float, stop: Any, results: A
     """Fuzz in a process of its own; put a tally every second or so, and None at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to stop
     torch.set_num_threads(1)
-    tasks = [task() for task in TASKS.values()]
+    tasks = fuzzed_tasks()
     number, known = first, set[str]()
     deadline = time.time() + seconds  # from here on, as importing torch takes a while
     while not stop.is_set() and time.time() < deadline:
@@ -684,7 +720,7 @@ def main(arguments: list[str] | None = None) -> int:
     command = f"./dev fuzz --minutes {options.minutes:g} --seed {seed}"
     print(f"fuzz: {command}", file=sys.stderr, flush=True)
 
-    fuzz(iter(range(1, 41)), 0, [task() for task in TASKS.values()], Tally())  # compiles, before the clock starts
+    fuzz(iter(range(1, 41)), 0, fuzzed_tasks(), Tally())  # compiles, before the clock starts
     context = multiprocessing.get_context("spawn")
     stop, results = context.Event(), context.Queue()
     start = time.time()

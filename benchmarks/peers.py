@@ -1,14 +1,15 @@
-"""What else people train on when they want average precision, written or wrapped here to be timed beside the loss."""
+"""What else people train on, written or wrapped here to be timed beside the loss."""
 
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from directloss.experiments.methods import smooth_ap
 from directloss.kernels.average_precision_reference import average_precision_reference
 
-__all__ = ["reference_dp", "smooth_ap", "soft_ap"]
+__all__ = ["chain_loop", "reference_dp", "sequence_by_sequence", "smooth_ap", "soft_ap", "viterbi"]
 
 
 def soft_ap() -> Callable[[Tensor, Tensor], Tensor] | None:
@@ -32,3 +33,38 @@ def reference_dp(scores: Tensor, target: Tensor) -> np.ndarray:
     positives = scores[target].sort(descending=True).values.double().numpy()
     negatives = scores[~target].sort(descending=True).values.double().numpy()
     return average_precision_reference(positives, negatives, 1.0)
+
+
+def viterbi(scores: Tensor) -> Tensor:
+    """The labels (..., steps) of the best paths for scores of edges (..., steps − 1, labels, labels)."""
+    value = torch.zeros_like(scores[..., 0, 0, :])
+    back = []
+    for edge in scores.unbind(-3):
+        value, before = (value.unsqueeze(-1) + edge).max(-2)
+        back.append(before)
+    path = [value.argmax(-1, keepdim=True)]
+    for before in reversed(back):
+        path.append(before.gather(-1, path[-1]))
+    return torch.cat(path[::-1], -1)
+
+
+def chain_loop(scores: Tensor, target: Tensor) -> Tensor:
+    """The loss of `PositiveDirect(1.0)` on a linear chain in PyTorch operations, with a loop over the steps."""
+    steps, labels = target.shape[-1], scores.shape[-1]
+
+    def score(path: Tensor) -> Tensor:
+        edges = (path[..., :-1] * labels + path[..., 1:]).unsqueeze(-1)
+        return 2 / steps * scores.flatten(-2).gather(-1, edges).sum((-1, -2))
+
+    with torch.no_grad():
+        wrong = (torch.arange(labels) != target.unsqueeze(-1)) / 2
+        shifted = scores + wrong[..., 1:, None, :]
+        shifted[..., 0, :, :] += wrong[..., 0, :, None]
+        away, toward = viterbi(shifted), viterbi(scores)
+    loss = (away != target).float().mean(-1)
+    return (score(away) + loss - score(toward)).mean()
+
+
+def sequence_by_sequence(scores: Tensor, target: Tensor) -> Tensor:
+    """`chain_loop`, one sequence after the other."""
+    return torch.stack([chain_loop(each, labels) for each, labels in zip(scores, target, strict=True)]).mean()

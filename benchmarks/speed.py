@@ -28,8 +28,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.peers import reference_dp, smooth_ap, soft_ap
-from directloss import AveragePrecisionLoss, CentralDirect, Hinge, NegativeDirect, PositiveDirect, __version__
+from benchmarks.peers import chain_loop, reference_dp, sequence_by_sequence, smooth_ap, soft_ap
+from directloss import (
+    TASKS,
+    AveragePrecisionAtK,
+    AveragePrecisionLoss,
+    CentralDirect,
+    Hinge,
+    LinearChain,
+    NegativeDirect,
+    PositiveDirect,
+    StructuredLoss,
+    Task,
+    __version__,
+)
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "speed.json"
@@ -41,6 +53,11 @@ UPDATES = {
     "neg-AP": NegativeDirect(1.0),
     "central-AP": CentralDirect(1.0),
 }
+SIGNS = {"positive": PositiveDirect(1.0), "negative": NegativeDirect(1.0)}
+LIST_TASKS = ("average_precision", "roc_auc", "partial_auc", "recall_at_fpr", "reciprocal_rank", "hit_at_k",
+              "precision_at_recall", "binary_dcg", "rank_biased_precision", "last_rank", "ndcg", "precision_at_k",
+              "recall_at_k", "zero_one", "balanced_error", "f_measure", "iou")  # fmt: skip
+ITEMS = 10**6  # of the list on which tasks are compared
 PEERS: dict[str, tuple[Callable[[Tensor, Tensor], Any] | None, int]] = {  # and the longest list that fits here
     "torchsort soft AP": (soft_ap(), 10**6),
     "Smooth-AP": (smooth_ap, 10**4),
@@ -105,6 +122,23 @@ def compare(methods: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
     }
 
 
+def chain_problem() -> tuple[Tensor, Tensor]:
+    """Scores and target of 32 linear chains of 100 steps, 20 labels."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn((32, 99, 20, 20), generator=generator)
+    return scores, torch.randint(20, (32, 100), generator=generator)
+
+
+def chain_calls() -> dict[str, Callable[[], object]]:
+    """A batch of linear chains, beside the same loss written in PyTorch."""
+    ways = {
+        "`LinearChain`": StructuredLoss(LinearChain(), PositiveDirect(1.0)),
+        "a loop over steps, all sequences at once": chain_loop,
+        "a loop over sequences and steps": sequence_by_sequence,
+    }
+    return {name: with_backward(loss, *chain_problem()) for name, loss in ways.items()}
+
+
 def extra_bytes(update: Any, items: int) -> float:
     """Peak memory of forward plus backward beyond scores and target, in bytes a sample; in a process of its own."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
@@ -123,6 +157,21 @@ def _extra_bytes(update: Any, items: int) -> float:
     before = status("VmRSS")
     call()
     return (status("VmHWM") - before) / items
+
+
+def timed_tasks() -> list[Task]:
+    """The tasks on lists of 0 and 1, and one that is cut at a rank."""
+    return [*(TASKS[name]() for name in LIST_TASKS if name in TASKS), AveragePrecisionAtK(100)]
+
+
+def measure_tasks(items: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Every task on one list, with either sign."""
+    scores, target = problem(items)
+    methods: dict[str, Callable[[], object]] = {"torch.sort": lambda: torch.sort(scores)}
+    for task in timed_tasks():
+        for sign, update in SIGNS.items():
+            methods[f"{task!r}, {sign}"] = with_backward(StructuredLoss(task, update), scores, target)
+    return compare(methods, rounds)
 
 
 def measure(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
@@ -151,6 +200,10 @@ def measure(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
                 methods[name] = with_backward(peer, scores, target)
         print(f"one list of {items:,} …", file=sys.stderr, flush=True)
         lists[str(items)] = compare(methods, rounds if items < 10**7 else min(rounds, 5))
+    print(f"every task on one list of {ITEMS:,} …", file=sys.stderr, flush=True)
+    tasks = measure_tasks(ITEMS, min(rounds, 7))
+    print("chains …", file=sys.stderr, flush=True)
+    chains = compare(chain_calls(), min(rounds, 7))
     return {
         "command": "python -m benchmarks.speed",
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {_processor()}",
@@ -159,6 +212,8 @@ def measure(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
             "numpy": np.__version__, "numba": numba.__version__,
         },
         "one list": lists,
+        "tasks": tasks,
+        "chains": chains,
         "1024 lists of 100": batches,
         "one list of 512": shorts,
         "bytes a sample at 1000000": {name: extra_bytes(update, 10**6) for name, update in UPDATES.items()},
@@ -203,6 +258,29 @@ def tables(results: dict[str, Any]) -> str:
             f"{memory:.0f} bytes a sample" if memory else "–",
         ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def task_table(results: dict[str, Any]) -> str:
+    """The tasks beside torch.sort, as Markdown."""
+    tasks = results["tasks"]
+    floor = tasks["torch.sort"]["milliseconds"]
+    lines = [
+        f"| forward + backward, one list of {ITEMS:,} (torch.sort: {_digits(floor, 3)} ms) | positive | negative |",
+        "|---|---|---|",
+    ]
+    for name in dict.fromkeys(name.rpartition(", ")[0] for name in tasks if name != "torch.sort"):
+        found = [tasks[f"{name}, {sign}"] for sign in SIGNS]
+        cells = [f"{_digits(one['milliseconds'], 3)} ms ({_digits(one['ratio'], 2)}×)" for one in found]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def chain_table(results: dict[str, Any]) -> str:
+    """The linear chain beside loops in PyTorch, as Markdown."""
+    lines = ["| forward + backward, 32 sequences of 100 steps and 20 labels | time | beside ours |", "|---|---|---|"]
+    for name, found in results["chains"].items():
+        lines.append(f"| {name} | {_digits(found['milliseconds'], 3)} ms | {_digits(found['ratio'], 2)}× |")
     return "\n".join(lines)
 
 

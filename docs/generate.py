@@ -19,9 +19,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from directloss import TASKS, CountTask, LinearLossTask, RankingTask, explain
 from directloss.experiments.report.verdicts import Verdict
 from directloss.experiments.report.verdicts import _together as judge_verdicts
 
@@ -552,7 +554,60 @@ def claims() -> str:
     return _table(["claim", "test AP, an example", "verdict (comparisons)"], rows)
 
 
+# Tasks.
+
+
+FAMILIES = {RankingTask: "ranking", CountTask: "counts", LinearLossTask: "linear"}
+
+
+@block
+def tasks() -> str:
+    """Every task, from `TASKS` and its docstring."""
+    lines = ["| task | task loss | family |", "|---|---|---|"]
+    for member in TASKS.values():
+        options = ", ".join(
+            one.name
+            for one in signature(member).parameters.values()
+            if one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        )
+        said = (member.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+        sentences = re.split(r"(?<=[.;]) ", said)
+        kept = " ".join(one for one in sentences if not re.search(r"exact|O\(", one)).rstrip(";.") + "."
+        family = next((name for kind, name in FAMILIES.items() if issubclass(member, kind)), "its own")
+        lines.append(f"| `{member.__name__}({options})` | {kept} | {family} |")
+    return "\n".join(lines)
+
+
+@block
+def ranking_ways() -> str:
+    """Which way each ranking task takes, from `explain`."""
+    positives, negatives = 200_000, 800_000
+    lines = [f"| {positives:,} positives, {negatives:,} negatives | weight > 0 | weight < 0 |", "|---|---|---|"]
+    for member in TASKS.values():
+        if issubclass(member, RankingTask):
+            _, *ways = explain(member(), positives, negatives).splitlines()
+            cells = [way.partition(": ")[2] for way in ways]
+            lines.append(f"| `{member()!r}` | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
 # Speed.
+
+
+@block
+def speed_tasks() -> str:
+    """Time of every task."""
+    from benchmarks.speed import task_table
+
+    return task_table(_speed())
+
+
+@block
+def speed_chains() -> str:
+    """Time of the linear chain."""
+    from benchmarks.speed import chain_table
+
+    return chain_table(_speed())
 
 
 def _speed() -> dict[str, Any]:

@@ -7,7 +7,33 @@ import pytest
 import torch
 from hypothesis import strategies
 
-from directloss import TASKS, CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect
+from directloss import (
+    NDCG,
+    ROCAUC,
+    AveragePrecision,
+    AveragePrecisionAtK,
+    BalancedError,
+    BinaryDCG,
+    CentralDirect,
+    FMeasure,
+    Hinge,
+    HitAtK,
+    IoU,
+    LastRank,
+    NegativeDirect,
+    PartialAUC,
+    Perceptron,
+    PositiveDirect,
+    PrecisionAtK,
+    PrecisionAtRecall,
+    RankBiasedPrecision,
+    RankingTask,
+    RecallAtFPR,
+    RecallAtK,
+    ReciprocalRank,
+    Tversky,
+    ZeroOne,
+)
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("default")
@@ -29,7 +55,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 SLOW_FIXTURES = {"finished", "reproduced"}  # whole experiments, through the command line
 UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1.3), Perceptron()]
-MEMBERS = [(task(), update) for task in TASKS.values() for update in UPDATES]
+LISTS = [  # every task on lists of 0 and 1, with options that matter in short ones
+    AveragePrecision(), ZeroOne(), AveragePrecisionAtK(3), ROCAUC(), PartialAUC(0.4), RecallAtFPR(0.3),
+    ReciprocalRank(), HitAtK(2), PrecisionAtRecall(0.6), BinaryDCG(), BinaryDCG(3), RankBiasedPrecision(0.7),
+    LastRank(), NDCG(3), PrecisionAtK(2), RecallAtK(2), BalancedError(), FMeasure(), IoU(), Tversky(0.3, 0.8),
+]  # fmt: skip
+MEMBERS = [(task, update) for task in LISTS[:2] for update in UPDATES] + [
+    (task, UPDATES[k % len(UPDATES)]) for k, task in enumerate(LISTS[2:])
+]
+RANKING = [task for task in LISTS if isinstance(task, RankingTask)]
 
 
 @strategies.composite

@@ -20,7 +20,7 @@ from torch import Size, Tensor
 from .checks import check_problems, needs_dispatch
 from .update import TRUTH, Row, Weight
 
-__all__ = ["differentiable_values", "register", "run_output"]
+__all__ = ["differentiable_values", "register", "registered", "run_output"]
 
 
 def differentiable_values(
@@ -62,6 +62,11 @@ def register(task: Any) -> int:
     handle = next(_handles)
     _tasks[handle] = task
     return handle
+
+
+def registered(handle: int) -> Any:
+    """The task of a number."""
+    return _tasks[handle]
 
 
 def _as_tensor(weight: Weight, scores: Tensor) -> Tensor | None:

@@ -6,7 +6,8 @@ operators (see `autograd.py`), where a compiler does not look.
 
 import math
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,15 +15,25 @@ from torch import Tensor
 __all__ = [
     "check_alike",
     "check_binary",
+    "check_classes",
+    "check_count",
+    "check_embeddings",
     "check_finite",
+    "check_indexes",
     "check_length",
+    "check_list_task",
+    "check_list_weight",
     "check_lists_of_one",
+    "check_not_negative",
     "check_parts",
     "check_positive",
     "check_problems",
     "check_reduction",
     "check_scored",
     "check_scores",
+    "check_shape",
+    "check_share",
+    "check_similarity",
     "check_strength",
     "check_weight",
     "needs_dispatch",
@@ -187,6 +198,116 @@ def check_finite(scores: Tensor, mask: Tensor | None) -> None:
         )
 
 
+def check_list_task(name: str, task: Any, scores: Tensor, target: Tensor) -> None:
+    """Lists of another shape need a task on lists, with one target an item."""
+    if task.event_dims != 1 or target.shape != scores.shape:
+        raise ValueError(
+            f"{name} is for tasks on lists with a target of the shape of scores; {task!r} got scores of shape "
+            f"{tuple(scores.shape)} and a target of shape {tuple(target.shape)}. Reshape them yourself."
+        )
+
+
+def check_indexes(scores: Tensor, indexes: Tensor) -> None:
+    """One integer for every item."""
+    if not isinstance(indexes, Tensor) or indexes.is_floating_point() or indexes.is_complex():
+        kind = indexes.dtype if isinstance(indexes, Tensor) else type(indexes).__name__
+        raise TypeError(f"indexes must be a tensor of integers, the id of the list of every item; got {kind}.")
+    if indexes.shape != scores.shape:
+        raise ValueError(
+            f"scores has shape {tuple(scores.shape)} but indexes has shape {tuple(indexes.shape)}; both must have one "
+            "entry for every item."
+        )
+
+
+def check_list_weight(weight: Tensor, values: Tensor) -> Tensor:
+    """Return the weights of lists in a mean: one for every list, finite, at least 0."""
+    if not isinstance(weight, Tensor) or weight.shape != values.shape:
+        shape = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise ValueError(
+            f"weight must be a tensor with one number for every list, of shape {tuple(values.shape)}; got {shape}. To "
+            "weigh items there is no exact way; see docs/guide.md."
+        )
+    weight = weight.to(values.device, values.dtype)
+    if not needs_dispatch(weight):
+        refuse_first(~((weight >= 0) & weight.isfinite()), weight, "weight must be finite and at least 0", "")
+    return weight
+
+
+def check_similarity(similarity: str) -> str:
+    """Return similarity if it is one."""
+    if similarity not in ("cosine", "dot"):
+        raise ValueError(f"similarity must be 'cosine' or 'dot'; got {similarity!r}.")
+    return similarity
+
+
+def check_embeddings(embeddings: Tensor, labels: Tensor, others: Tensor | None, other_labels: Tensor | None) -> None:
+    """Embeddings (samples, dimensions) with one label each; those to search, if there are any, alike."""
+    if (others is None) != (other_labels is None):
+        raise ValueError("ref_embeddings and ref_labels come together; got one of them.")
+    for name, vectors, known in (("", embeddings, labels), ("ref_", others, other_labels)):
+        if vectors is None or known is None:
+            continue
+        if vectors.dim() != 2 or not vectors.is_floating_point():
+            raise ValueError(
+                f"{name}embeddings must have shape (samples, dimensions) and a floating-point type; got "
+                f"{tuple(vectors.shape)} of {vectors.dtype}."
+            )
+        if known.shape != vectors.shape[:1]:
+            raise ValueError(
+                f"{name}labels must have shape {tuple(vectors.shape[:1])}, one a sample; got {tuple(known.shape)}."
+            )
+        if vectors.shape[1] != embeddings.shape[1]:
+            raise ValueError(
+                f"embeddings have {embeddings.shape[1]} dimensions but ref_embeddings have {vectors.shape[1]}."
+            )
+
+
+def check_count(name: str, value: int) -> None:
+    """A number of items is whole and at least 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, 1 or more; got {value!r} of type {type(value).__name__}.")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1; got {value}.")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    """A parameter of a metric is a finite number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, 0 or more; got {value!r} of type {type(value).__name__}.")
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be finite and 0 or more; got {value!r}. Start from 1.0.")
+
+
+def check_shape(scores: Tensor, target: Tensor) -> None:
+    """The target has the shape of scores, and a type that can be ordered."""
+    if target.is_complex():
+        raise TypeError(f"target must be bool, int or float; got {target.dtype}.")
+    if target.shape != scores.shape:
+        raise ValueError(
+            f"scores has shape {tuple(scores.shape)} but target has shape {tuple(target.shape)}; both must be "
+            "(..., items). Reshape or expand target to the shape of scores."
+        )
+
+
+def check_classes(scores: Tensor, target: Tensor, mask: Tensor) -> None:
+    """The target is the index of a class that is valid, for every item that has a valid class."""
+    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
+        raise TypeError(f"target must hold the index of a class; got {target.dtype}. Pass target.long().")
+    if target.shape != scores.shape[:-1]:
+        raise ValueError(
+            f"scores has shape {tuple(scores.shape)} but target has shape {tuple(target.shape)}; for scores "
+            f"(..., classes) target must have shape {tuple(scores.shape[:-1])}. Pass one index for every item, and "
+            "scores with the classes last, e.g. scores.movedim(1, -1)."
+        )
+    classes, some = scores.shape[-1], mask.any(-1)
+    outside = some & ((target < 0) | (target >= classes))
+    refuse_first(outside, target, f"target must hold classes from 0 to {classes - 1}", "Mask the item out.")
+    if not classes:
+        return
+    chosen = mask.gather(-1, target.long().where(some, 0).unsqueeze(-1)).squeeze(-1)
+    refuse_first(some & ~chosen, target, "target must be a class that the mask leaves valid", "Unmask it.")
+
+
 def check_binary(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
     """The target has the shape of scores, and is 0 or 1 where valid."""
     if target.is_complex():
@@ -214,6 +335,14 @@ def refuse_first(wrong: Tensor, values: Tensor, expected: str, cure: str) -> Non
         index = tuple(wrong.nonzero()[0].tolist())
         where = "" if not index else f" at index {index[0] if len(index) == 1 else index}"
         raise ValueError(f"{expected}; got {values[index].item()}{where}. {cure}")
+
+
+def check_share(name: str, value: object, zero: bool = False) -> None:
+    """A share of something lies in (0, 1], or in [0, 1]."""
+    if not isinstance(value, int | float) or not (0 <= value <= 1 if zero else 0 < value <= 1):
+        raise ValueError(
+            f"{name} must be a share, {'at least' if zero else 'more than'} 0 and at most 1; got {value!r}."
+        )
 
 
 def check_scored(name: str, scored: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

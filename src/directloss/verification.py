@@ -1,5 +1,9 @@
-"""Brute force: hold a task's oracle to all outputs of small problems, and to the laws every task must keep."""
+"""Brute force: hold a task's oracle to all outputs of small problems, and to the laws every task must keep.
 
+And the scale: at which ε a task answers.
+"""
+
+import warnings
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -8,10 +12,12 @@ from torch import Tensor
 
 from .task import Output, Problem, Task
 
-__all__ = ["TaskError", "check_task"]
+__all__ = ["TaskError", "check_task", "typical_epsilon"]
 
 TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-6  # of an oracle that answers in float64, as expected, and in float32
 ATTEMPTS = 20  # to draw a second problem of the same shape
+SCALE_PROBLEMS, SCALE_LONGEST = 24, 60  # on which a scale is measured
+USUAL_EPSILON = 0.1, 10.0
 
 
 class TaskError(Exception):
@@ -54,6 +60,9 @@ def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int =
     "No output" means all of `task.outputs(scores, target)` where the task has that method. Otherwise it means those
     outputs that the oracle itself gives for other scores, which finds most mistakes but not all.
 
+    A task that keeps all laws may still not train, if F is so large or small beside L that ε = 1 changes nothing or
+    everything. Then `check_task` warns, and says at which ε the task answers; see `typical_epsilon`.
+
     Args:
         task: an instance of your `Task`.
         problems: how many random problems to try.
@@ -75,6 +84,52 @@ def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int =
                 _check_padding(task, trial, generator)
                 if task.exchangeable:
                     _check_permutation(task, trial, generator)
+        _warn_of_scale(task, generator)
+
+
+def typical_epsilon(task: Task, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The ε at which argmax F + εL has gone half the way from the prediction's loss to the largest, for every problem.
+
+    With a far smaller ε both outputs of an update are the same, and nothing is trained. With a far larger one y_direct
+    is the worst output, whatever the scores are. NaN where a problem does not count, or the loss cannot grow.
+
+    >>> from directloss import AveragePrecision
+    >>> scores, target = torch.linspace(-2, 2, 100), torch.arange(100) % 7 == 0
+    >>> typical_epsilon(AveragePrecision(), scores, target)
+    tensor(1.9014, dtype=torch.float64)
+    """
+    scores = scores.detach()
+
+    def loss(weight: Tensor) -> Tensor:
+        return task.infer_augmented(scores, target, weight, mask).loss.double()
+
+    start = task.infer(scores, target, mask).loss.double()
+    top = loss(torch.full_like(start, 1e12))
+    low, high = torch.full_like(start, -12.0), torch.full_like(start, 12.0)
+    for _ in range(40):
+        middle = (low + high) / 2
+        reached = loss(10**middle) >= (start + top) / 2 - 1e-9
+        low, high = low.where(reached, middle), middle.where(reached, high)
+    return (10**high).where(top - start > 1e-6, torch.nan)
+
+
+def _warn_of_scale(task: Task, generator: torch.Generator) -> None:
+    """Say so where ε = 1 is far from where a task answers, in problems of some size with scores from N(0, 1)."""
+    found = []
+    for _ in range(SCALE_PROBLEMS):
+        problem = Problem(*task.random_problem(SCALE_LONGEST, generator))
+        scores = torch.randn(problem.scores.shape, generator=generator, dtype=torch.float64)
+        found.append(typical_epsilon(task, scores, problem.target, problem.mask))
+    epsilons = torch.stack(found)
+    epsilons = epsilons[~epsilons.isnan()]
+    if len(epsilons) and not USUAL_EPSILON[0] <= (typical := epsilons.median().item()) <= USUAL_EPSILON[1]:
+        few = "changes nothing in most problems" if typical > 1 else "goes to the worst output in most problems"
+        warnings.warn(
+            f"{task!r} keeps all laws, but its scale is unusual: with scores from N(0, 1) and up to {SCALE_LONGEST} "
+            f"items it has gone half the way to the largest loss at ε = {typical:.2g}, and ε = 1 {few}. Train with an "
+            "ε of that size, see typical_epsilon, or multiply F by about its inverse (docs/extending.md, Scale).",
+            stacklevel=3,
+        )
 
 
 def _trials(task: Task, count: int, longest: int, generator: torch.Generator) -> Iterator[_Trial]:

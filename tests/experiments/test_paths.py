@@ -134,7 +134,9 @@ def test_summary_names_the_method_with_the_least_regret():
     summary = paths.summarise(runs)
     assert "pos-regret has the least regret on test instances (0.101)" in summary.headline
     assert (0, 1) in summary.tables[0].best
-    assert {record.metric for record in summary.records} == {"test_regret", "dead_gradients"}
+    assert {record.metric for record in summary.records} == {
+        "test_regret", "dead_gradients", "this_minus_MSE", "this_minus_SPO+"
+    }  # fmt: skip
     assert paths.summarise(runs[:3]).headline == ""
     with pytest.raises(ValueError, match="test must be regret, 0 or more"):
         dataclasses.replace(runs[0].result, test=((-1.0,) * 4,) * 3).check(runs[0].config)

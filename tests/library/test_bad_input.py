@@ -19,7 +19,7 @@ from directloss import (
     ZeroOne,
     direct_loss,
 )
-from directloss.kernels import average_precision as kernels
+from directloss.kernels import lists as kernels
 
 S = torch.tensor([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]])
 T = torch.tensor([[1, 0, 1], [0, 1, 0]])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.fuzz import KINDS, draw, laws, staircases
-from directloss import TASKS, AveragePrecision, NegativeDirect, PositiveDirect, average_precision_loss
+from benchmarks.fuzz import ANSWERS, KINDS, draw, fuzzed_tasks, laws, staircases
+from directloss import AveragePrecision, NegativeDirect, PositiveDirect, average_precision_loss
 from directloss.kernels import average_precision as kernels
 from directloss.kernels.average_precision_reference import average_precision_objective, average_precision_reference
 
@@ -17,10 +17,10 @@ TASK = AveragePrecision()
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_list_keeps_every_law(kind):
     """All batches of a fuzzing run with a fixed seed: exact values, brackets, gradients, order of the input, masks."""
-    tasks = [task() for task in TASKS.values()]
+    tasks = [task for task in fuzzed_tasks() if isinstance(task, tuple(ANSWERS))]
     for number in range(16):
         rng = np.random.default_rng((0, number))
-        _, batch = draw(rng, tasks[:1] if number % 4 else tasks[1:], [kind])
+        _, batch = draw(rng, tasks, [kind])
         for law, (gap, allowed) in laws(batch, rng).items():
             assert gap.max() <= allowed, f"{law}, batch {number}"
 

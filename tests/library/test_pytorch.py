@@ -15,7 +15,16 @@ from conftest import MEMBERS
 from torch.library import opcheck
 from torch.utils.data import DataLoader, Dataset
 
-from directloss import TASKS, AveragePrecisionLoss, PositiveDirect, StructuredLoss, Task, average_precision_loss
+from directloss import (
+    ROCAUC,
+    AveragePrecision,
+    AveragePrecisionLoss,
+    PositiveDirect,
+    StructuredLoss,
+    Task,
+    ZeroOne,
+    average_precision_loss,
+)
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -92,7 +101,7 @@ def test_operators_keep_the_rules_of_torch_library():
         for dtype in (torch.float32, torch.float64):
             arguments = (scores.detach().to(dtype), target, valid)
             one, each = torch.tensor(1.0, dtype=torch.float64), torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
-            for task in (task() for task in TASKS.values()):
+            for task in (AveragePrecision(), ZeroOne(), ROCAUC()):  # one operator for all
                 opcheck(torch.ops.directloss.contrast.default, (*arguments, one, each, one, task.handle))
                 opcheck(torch.ops.directloss.contrast.default, (*arguments, each, None, one, task.handle))
                 opcheck(torch.ops.directloss.output.default, (*arguments, None, task.handle))

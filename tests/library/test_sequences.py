@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.chain import loop_loss, sequence_by_sequence, viterbi
-from benchmarks.chain import problem as chain_problem
+from benchmarks.peers import chain_loop, sequence_by_sequence, viterbi
+from benchmarks.speed import chain_problem
 from directloss import (
     CentralDirect,
     Hinge,
@@ -204,7 +204,7 @@ def test_chain_is_that_of_a_loop_in_torch():
     scores, target = chain_problem()
     scores, target = scores[:4], target[:4]
     loss = StructuredLoss(LinearChain(), PositiveDirect(1.0))
-    want = gradient(loop_loss, scores, target)
+    want = gradient(chain_loop, scores, target)
     torch.testing.assert_close(gradient(loss, scores, target), want)
     torch.testing.assert_close(gradient(sequence_by_sequence, scores, target), want)
     path = viterbi(scores.double())

@@ -8,7 +8,7 @@ blackbox differentiation (Vlastelica et al., 2020) with strength λ is the negat
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean
+from statistics import mean, stdev
 from typing import NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ from ..loss import direct_loss
 from ..tasks.dag_path import DAGPath
 from ..update import TRUTH, CentralDirect, Hinge, NegativeDirect, PositiveDirect, Update, Weight
 from .harness import experiment as harness
-from .harness.experiment import Claim, Experiment, Summary, Table
+from .harness.experiment import Claim, Experiment, Record, Summary, Table
 from .harness.options import Options
 from .harness.progress import Progress, no_progress
 from .networks import Networks
@@ -55,6 +55,7 @@ UPDATES = {
 WARM, AFTER = "MSE, then pos-regret", "pos-regret"
 METHODS = (*UPDATES, WARM, "MSE")
 WORDS = {"neg-regret": "neg-regret = blackbox", "MSE": "two-stage MSE"}
+BASELINES = ("MSE", "SPO+")
 WARM_SHARE = 0.25  # of the iterations
 
 
@@ -241,9 +242,9 @@ def summarise(runs: Sequence[Run]) -> Summary:
     tables = [_table(test, degrees, noise) for noise in noises]
     paired = [_differences(test, degrees, noise) for noise in noises]
     title = "What was tried and chosen, on validation instances"
-    chosen = choices_table(title, runs, _chosen, _strength)
+    chosen = choices_table(title, runs, _chosen, {method: _strength(method) for method in METHODS})
     return Summary(
-        [*records("paths", "test_regret", test), *records("paths", "dead_gradients", dead)],
+        [*records("paths", "test_regret", test), *_pairs(test), *records("paths", "dead_gradients", dead)],
         _claims(test, degrees, noises),
         [*tables, *paired, chosen],
         headline=_headline(test, degrees, noises),
@@ -268,12 +269,24 @@ def _table(test: Outcomes, degrees: Sequence[int], noise: float) -> Table:
 def _differences(test: Outcomes, degrees: Sequence[int], noise: float) -> Table:
     rows = []
     for method in METHODS[:-1]:
-        for other in ("MSE", "SPO+"):
+        for other in BASELINES:
             if method != other:
                 found = [test.compare(_variant(degree), noise, method, other, "") for degree in degrees]
                 rows.append([f"{method} − {other}", *(f"{difference(x)} ({interval_in_words(x)})" for x in found)])
     note = "Mean over seeds, with its 95 % interval; below 0 the first method has less regret."
     return Table(f"Paired differences of regret, noise {noise:g}", ["methods", *map(_variant, degrees)], rows, note)
+
+
+def _pairs(test: Outcomes) -> list[Record]:
+    """The paired differences of every method to the two known baselines."""
+    found = []
+    for variant, noise, method in test.groups():
+        for other in BASELINES:
+            pairs = test.compare(variant, noise, method, other, "").differences
+            if method != other and len(pairs) >= 3:
+                numbers = round(mean(pairs), 6), round(stdev(pairs), 6), len(pairs)
+                found.append(Record("paths", method, noise, variant, None, f"this_minus_{other}", *numbers))
+    return found
 
 
 def _headline(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> str:

@@ -1,1 +1,30 @@
-"""Families of tasks: what tasks have in common becomes a base class, and a metric becomes a few lines in one."""
+"""Families of tasks: a metric becomes a few lines, and its exact oracle of both signs comes with the family.
+
+`RankingTask` is for metrics of a ranked list, `LinearLossTask` for losses that add up over the parts of an output, and
+`CountTask` for metrics of true and false positives.
+"""
+
+from typing import Any
+
+from ..checks import check_count
+from .counts import CountTask
+from .linear_loss import LinearLossTask
+from .ranking import ByNegatives, ByRank, RankingTask
+
+__all__ = ["ByNegatives", "ByRank", "CountTask", "LinearLossTask", "RankingTask", "explain"]
+
+
+def explain(task: Any, positives: int, negatives: int) -> str:
+    """Which way the oracle of a task takes for each sign of the weight in such a list, and what it costs after sorting.
+
+    >>> from directloss import BinaryDCG
+    >>> print(explain(BinaryDCG(), positives=100, negatives=900))
+    BinaryDCG(k=None), 100 positives, 900 negatives
+    weight > 0: columns alone, by divide and conquer, O(P log M + M): at most 1,900 steps
+    weight < 0: rows alone, by divide and conquer, O(M log P + P): at most 6,400 steps
+    """
+    if not hasattr(task, "explain"):
+        raise TypeError(f"{task!r} has one way only, its oracle. Tasks of a family that chooses one have explain.")
+    for name, count in (("positives", positives), ("negatives", negatives)):
+        check_count(name, count)
+    return task.explain(positives, negatives)

@@ -49,10 +49,11 @@ class LinearLossTask(Task):
 
     def oracle(self, scores: Tensor, target: Tensor, weight: Tensor | Truth, mask: Tensor) -> Output:
         """The decoder's output for shifted scores; the truth is the one for the cost alone."""
-        l0, cost = self.cost(target, mask)
+        l0, cost = (number.to(scores.dtype) for number in self.cost(target, mask))
         scale = self._per_problem(self.scale(target, mask), scores)
         scale = scale.where(scale > 0, 1.0)  # a problem that does not count may have none
-        y = self.decode(-cost if weight is TRUTH else scores + weight / scale * cost, mask)  # for 0: scores themselves
+        shifted = -cost if weight is TRUTH else scores + weight / scale * cost  # for a weight of 0 scores themselves
+        y = self.decode(shifted, mask).to(scores.dtype)
         loss = l0 + (cost * y).flatten(-self.event_dims).sum(-1)
         inside = (loss > -ROUNDING) & (loss < 1 + ROUNDING)
         return Output(scale * y, loss.clamp(0, 1).where(inside, loss))

@@ -14,109 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import compiled, summing
+from .lists import NOTHING, TRUTH, close_list, count_classes, count_output, open_list
 
-__all__ = ["AUGMENTED", "LONGEST_LIST", "NOTHING", "TRUTH", "average_precision_contrast", "average_precision_pack"]
+__all__ = ["average_precision_contrast"]
 
-INDEX_BITS = 30
-LONGEST_LIST = (1 << INDEX_BITS) - 1
-AUGMENTED, TRUTH, NOTHING = 0, 1, 2  # which output: argmax F + weight·L, the ground truth, or none
-SCORE_SHIFT = INDEX_BITS + 1
-_MASKED = np.iinfo(np.int64).max
-_INDEX = LONGEST_LIST
 _BLOCK_CELLS = 1 << 26  # of the band, for which the dynamic programme remembers its steps
 _BLOCK_EDGES = 1 << 18  # for which `_narrow_run` remembers its bounds
 _WINDOW = 8  # cells that `_place_rows` counts at once
 _DETAIL = 16  # segments that the mean row of a wide band is cut into
-_PLAIN = 1e3  # the range of scores, in ε or margins, up to which a plain sum is right to 1e-12 of them; half the time
 _ROUNDING = 1e-9  # the share of the magnitudes that bounds leave to rounding
-
-
-@compiled
-def average_precision_pack(
-    scores: NDArray[np.float32],  # [B, N]
-    positive: NDArray[np.bool_],  # [B, N]
-    valid: NDArray[np.bool_] | None,  # [B, N], or None where all are
-    first: int,
-    keys: NDArray[np.int64],  # [b, N] written, for b lists from the first one on
-) -> bool:
-    """Write keys whose ascending order is that of descending scores, of equal ones positives first, then masked items.
-
-    A key holds the score in bits 31 to 62, the class in bit 30, the index in the list in bits 0 to 29. Sorting such
-    keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether all valid
-    scores are finite in float32.
-    """
-    bits = scores.view(np.int32)
-    finite = True
-    for row in range(keys.shape[0]):
-        k = first + row
-        for n in range(keys.shape[1]):
-            u = np.int64(bits[k, n])
-            if u == -(1 << 31):  # −0.0 ties with 0.0
-                u = 0
-            descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
-            negative = 0 if positive[k, n] else 1
-            keys[row, n] = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
-        if valid is None:
-            for n in range(keys.shape[1]):
-                finite &= np.isfinite(scores[k, n])
-        else:
-            for n in range(keys.shape[1]):
-                finite &= np.isfinite(scores[k, n]) or not valid[k, n]
-                keys[row, n] = keys[row, n] if valid[k, n] else _MASKED
-    return finite
-
-
-@compiled
-def _unpack(keys: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # [n], [n]
-    """Write the float32 scores of the keys."""
-    for m in range(keys.size):
-        descending = keys[m] >> SCORE_SHIFT
-        bits = 0x7FFFFFFF - descending if descending <= 0x7FFFFFFF else descending - (1 << 32)
-        scores[m] = np.int32(bits).view(np.float32)
-
-
-@compiled
-def _unpack_exactly(keys: NDArray[np.int64], exact: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
-    """Write the float64 scores of the keys, and sort both where float32 could not tell scores apart."""
-    for m in range(keys.size):
-        scores[m] = exact[keys[m] & _INDEX]
-    start = 0
-    for m in range(1, keys.size + 1):
-        if m < keys.size and (keys[m] >> SCORE_SHIFT) == (keys[start] >> SCORE_SHIFT):
-            continue
-        if m - start > 1:
-            by_score = np.argsort(-scores[start:m], kind="mergesort")
-            scores[start:m] = scores[start:m][by_score]
-            keys[start:m] = keys[start:m][by_score]
-        start = m
-
-
-@compiled
-def _split(
-    keys: NDArray[np.int64],  # [n]
-    scores: NDArray[np.float64],  # [n]
-    a: NDArray[np.float64],  # [n] scores of the positives are written to the first P
-    b: NDArray[np.float64],  # [n] scores of the negatives to the first M
-    low: NDArray[np.int32],  # [n] the number of negatives before each positive to the first P
-) -> None:
-    """Split sorted items by class; without a branch, as the processor cannot guess classes."""
-    i = j = 0
-    for m in range(keys.size):
-        negative = (keys[m] >> INDEX_BITS) & 1
-        a[i] = scores[m]
-        b[j] = scores[m]
-        low[i] = j
-        i += 1 - negative
-        j += negative
-
-
-@compiled
-def _any_tie(scores: NDArray[np.float64]) -> bool:  # [n] sorted
-    """Whether two items have one score."""
-    tied = False
-    for m in range(1, scores.size):
-        tied |= scores[m] == scores[m - 1]
-    return tied
 
 
 @summing
@@ -156,15 +62,18 @@ def _rises(score: float, a: float, x: float, kappa_i: float) -> bool:
 def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> bool:
     """Write the best c_i of every row alone, the number of c with D_i(c) > 0; return whether they are a staircase.
 
-    The search starts from the row before: a few windows up, each counted without a branch, or a few steps down; then
-    it halves what is left.
+    A row ends at most one place before the row above it, since D_i(c − 1) > D_{i−1}(c) as K(i, c − 1) > K(i − 1, c).
+    Otherwise the search goes up from there: a few windows, each counted without a branch; then it halves what is left.
     """
     M = b.size
     staircase = True
     c = 0
     for i in range(a.size):
         x, kappa_i = i + 2.0, kappa * (i + 1.0)
-        if c == 0 or _rises(b[c - 1], a[i], x + c - 1, kappa_i):
+        if c > 0 and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
+            staircase = False
+            c -= 1
+        else:
             end = min(c + 4 * _WINDOW, M) if M >= _WINDOW else 0
             rising = _WINDOW
             while rising == _WINDOW and c < end:
@@ -174,20 +83,13 @@ def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, ab
                 for k in range(_WINDOW):
                     rising += (window[k] - a[i]) * ((y + (k - 1.0)) * (y + k)) + kappa_i > 0.0
                 c = start + rising
-            low, high = c, M if rising == _WINDOW else c
-        else:
-            staircase = False
-            end = max(c - 16, 0)
-            while c > end and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
-                c -= 1
-            low, high = 0 if c == end else c, c
-        while low < high:
-            c = (low + high) // 2
-            if _rises(b[c], a[i], x + c, kappa_i):
-                low = c + 1
-            else:
-                high = c
-        c = low
+            high = M if rising == _WINDOW else c
+            while c < high:
+                middle = (c + high) // 2
+                if _rises(b[middle], a[i], x + middle, kappa_i):
+                    c = middle + 1
+                else:
+                    high = middle
         above[i] = c
     return staircase
 
@@ -679,51 +581,6 @@ def _augment_down(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, 
 
 
 @compiled
-def _average_ties(values: NDArray[np.float64], counts: NDArray[np.int32]) -> None:  # [n], [n]
-    """Replace values by counts, those of equal values by their mean, so that the order of the input cannot matter."""
-    start = 0
-    for k in range(1, values.size + 1):
-        if k < values.size and values[k] == values[start]:
-            continue
-        values[start:k] = counts[start:k].mean()
-        start = k
-
-
-@summing
-def _dot(values: NDArray[np.float64], shift: float, counts: NDArray[np.int32]) -> float:  # [n], [n]
-    """Σ counts·(values − shift)."""
-    score = 0.0
-    for m in range(values.size):
-        score += counts[m] * (values[m] - shift)
-    return score
-
-
-@compiled
-def _score(
-    keys: NDArray[np.int64],  # [n]
-    scores: NDArray[np.float64],  # [n] sorted
-    counts: NDArray[np.int32],  # [n] of the positives, in the first P
-    steps: NDArray[np.int32],  # [n] of the negatives, in the first M
-    share: float,
-) -> float:
-    """share·Σ counts·scores, summed by parts: what all items so far count for, times the gap to the next one.
-
-    Counts sum to zero, and so they do up to any gap that no swapped pair spans. An item that stays where it is then
-    adds nothing, however large its score is; and against the prediction all terms have one sign.
-    """
-    score, weight = 0.0, np.int64(0)
-    i = j = 0
-    for m in range(keys.size - 1):
-        negative = (keys[m] >> INDEX_BITS) & 1
-        of_positive, of_negative = counts[i], steps[j]
-        weight += of_negative if negative else of_positive
-        score += share * weight * (scores[m] - scores[m + 1])
-        i += 1 - negative
-        j += negative
-    return score
-
-
-@compiled
 def _add_output(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -737,15 +594,10 @@ def _add_output(
     counts: NDArray[np.int32],  # [P]
     steps: NDArray[np.int32],  # [M + 1]
 ) -> float:
-    """Add sign·PM·features of an output to the counts and, as steps, of the negatives; return its loss.
-
-    Positive i gets M − 2·c_i, negative j gets P − 2·#{i: c_i ≤ j}, which steps down by 2 at every c_i. A tied pair of
-    the prediction is neither above nor below: c_i lies halfway, and one step of 1 comes before the tied negatives, one
-    behind them. No count reaches 2^31, as no list is longer than 2^30.
-    """
+    """Count the pairs of an output (see `count_output`); return its loss."""
     P, M = a.size, b.size
     high = scratch
-    if kind == AUGMENTED and weight == 0.0 and tied:
+    if kind != TRUTH and weight == 0.0 and tied:
         precision = _tied_precision(a, b, low, high)
     else:
         if kind == TRUTH:
@@ -758,12 +610,7 @@ def _add_output(
             _augment_down(a, b, -weight * M / 2.0, high)
         low = high
         precision = _precision(high)
-    for i in range(P):
-        counts[i] += sign * (M - low[i] - high[i])
-    steps[0] += sign * P
-    for i in range(P):
-        steps[low[i]] -= sign
-        steps[high[i]] -= sign
+    count_output(low, high, sign, counts, steps)
     return 1.0 - precision / P
 
 
@@ -786,28 +633,14 @@ def average_precision_contrast(
 
     For toward = NOTHING, write the features of the one output times scale, and its loss.
     """
-    if keys.size == 0:
-        return
     for number in range(keys.shape[0]):
         k = first + number
-        n = keys.shape[1]
-        if keys[number, n - 1] == _MASKED:
-            n = np.searchsorted(keys[number], _MASKED)
-        ranked = keys[number, :n]
-        M = 0
-        for m in range(n):
-            M += (ranked[m] >> INDEX_BITS) & 1
-        P = n - M
+        P, M = count_classes(keys[number])
         counted[k] = P > 0 and M > 0
         if not counted[k]:
             continue
-        scores = floats[0, :n]
-        if exact is None:
-            _unpack(ranked, scores)
-        else:
-            _unpack_exactly(ranked, exact[k], scores)
-        _split(ranked, scores, floats[1], floats[2], integers[0])
-        tied = _any_tie(scores)
+        ranked = keys[number, : P + M]
+        tied = open_list(ranked, None if exact is None else exact[k], floats, integers)
         a, b = floats[1, :P], floats[2, :M]
         low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
         counts[:] = 0
@@ -815,27 +648,8 @@ def average_precision_contrast(
         numbers[4, k] = _add_output(a, b, away, numbers[0, k], down, 1, tied, low, scratch, counts, steps)
         if toward != NOTHING:
             numbers[5, k] = _add_output(a, b, toward, numbers[1, k], down, -1, tied, low, scratch, counts, steps)
-        count = np.int32(0)
-        for j in range(M):
-            count += steps[j]
-            steps[j] = count
-        share = 1.0 / (float(P) * M)
         unit = max(abs(numbers[0, k]), abs(numbers[1, k]))
-        if toward != NOTHING and scores[0] - scores[n - 1] < _PLAIN * unit:
-            numbers[3, k] = share * (_dot(a, scores[n // 2], counts) + _dot(b, scores[n // 2], steps))
-        elif toward != NOTHING:
-            numbers[3, k] = _score(ranked, scores, integers[2], integers[3], share)
-        if tied:
-            _average_ties(a, counts)
-            _average_ties(b, steps)
-        else:
-            a[:] = counts
-            b[:] = steps[:M]
-        factor = numbers[2, k] * share
-        i = j = 0
-        for m in range(n):
-            negative = (ranked[m] >> INDEX_BITS) & 1
-            of_positive, of_negative = floats[1, i], floats[2, j]
-            gradient[k, ranked[m] & _INDEX] = factor * (of_negative if negative else of_positive)
-            i += 1 - negative
-            j += negative
+        share = 1.0 / (float(P) * M)
+        numbers[3, k] = close_list(
+            ranked, P, tied, toward != NOTHING, unit, share, numbers[2, k], floats, integers, gradient[k]
+        )

@@ -15,22 +15,37 @@ from torch import Tensor
 from ..task import Output, Task
 from ..update import TRUTH, Truth
 
-__all__ = ["ZeroOne"]
+__all__ = ["ZeroOne", "choose_signs", "every_sign"]
 
 
 @dataclass(frozen=True)
 class ZeroOne(Task):
-    """The share of items with the wrong sign. Every oracle is exact, O(n)."""
+    """The share of items with the wrong sign. Every oracle is exact, O(n).
+
+    >>> ZeroOne().infer(torch.tensor([0.3, -0.2, -0.8, 0.1]), torch.tensor([1, 1, 0, 0])).loss
+    tensor(0.5000)
+    """
 
     def oracle(self, scores: Tensor, target: Tensor, weight: Tensor | Truth, mask: Tensor) -> Output:
-        sign = target.double() * 2 - 1
-        right = mask.double() if weight is TRUTH else torch.sign(sign * scores - weight / 2)  # 1, 0 or −1
-        count = mask.sum(-1).clamp(min=1)
-        loss = (mask * (1 - right) / 2).sum(-1) / count
-        return Output(mask * sign * right / count.unsqueeze(-1), loss)
+        return choose_signs(scores, target, weight, mask / mask.sum(-1, keepdim=True).clamp(min=1).double())
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:
         """All 2^n signs."""
-        signs = torch.tensor(list(product((-1.0, 1.0), repeat=len(target))), dtype=torch.float64)
-        wrong = signs != target.double() * 2 - 1
-        return Output(signs / len(target), wrong.double().mean(-1))
+        return every_sign(target != 0, torch.full(target.shape, 1 / len(target), dtype=torch.float64))
+
+
+def choose_signs(scores: Tensor, target: Tensor, weight: Tensor | Truth, shares: Tensor) -> Output:
+    """The oracle for signs of items that have one share in F and in L, the same for a class; masked items have none."""
+    sign = target.double() * 2 - 1
+    right = torch.ones_like(scores) if weight is TRUTH else torch.sign(sign * scores - weight / 2)  # 1, 0 or −1
+    wrong = (1 - right) / 2 * (shares > 0)
+    losses = [
+        (wrong * one).sum(-1) * (shares * one).amax(-1) for one in (target, ~target)
+    ]  # whole numbers, then shares
+    return Output(shares * sign * right, losses[0] + losses[1])
+
+
+def every_sign(target: Tensor, shares: Tensor) -> Output:
+    """All 2^n signs of the items of one list."""
+    signs = torch.tensor(list(product((-1.0, 1.0), repeat=len(target))), dtype=torch.float64)
+    return Output(shares * signs, (shares * (signs != target.double() * 2 - 1)).sum(-1))

@@ -51,7 +51,7 @@ def forest(name: str, block: Block) -> Figure:
         axes.axvline(0, color="#1a1a1a", linewidth=0.9, zorder=0)
         axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks], fontsize=8.5)
         axes.set_ylim(place + 0.3, 0.7)
-        axes.set_xlabel("difference in AP, with its 95 % interval", fontsize=9)
+        axes.set_xlabel("difference, with its 95 % interval", fontsize=9)
         axes.tick_params(axis="x", labelsize=8.5)
         axes.tick_params(axis="y", length=0)
         axes.grid(True, axis="x", alpha=0.3)

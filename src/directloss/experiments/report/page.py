@@ -97,7 +97,7 @@ def _section(section: Section) -> str:
 
 
 READING = (
-    "Each point is a mean difference in AP, with its 95 % interval. A comparison holds if the interval is above zero, "
+    "Each point is a mean difference, with its 95 % interval. A comparison holds if the interval is above zero, "
     "is contradicted if it is below zero, and is undecided if it contains zero. "
     '<a href="#rule">How verdicts are made</a>'
 )
@@ -143,7 +143,7 @@ def _claim(block: Block, name: str) -> str:
     )
 
 
-FOREST = "Mean differences in AP, with 95 % intervals"
+FOREST = "Mean differences, with 95 % intervals"
 CLAIM_HEADER = ("comparison", "difference", "95 % interval", "pairs", "verdict")
 
 

@@ -87,16 +87,17 @@ def choices_table(
     title: str,
     runs: Sequence[Run[SweptT, ResultT]],
     chosen: Callable[[Run[SweptT, ResultT]], Choice],
-    strength: Callable[[str], str | None] = lambda method: METHODS[method].strength,
+    strengths: Mapping[str, str | None] | None = None,
 ) -> Table:
     """What every method tried, how often each value was chosen, and how often one at the edge of its grid.
 
-    Settings that tie share a run among them.
+    Settings that tie share a run among them. `strengths` says what the strength of a method is, if not `METHODS`.
     """
+    strengths = strengths or {name: method.strength for name, method in METHODS.items()}
     rows = []
     for method in dict.fromkeys(run.config.method for run in runs):
         mine = [run for run in runs if run.config.method == method]
-        cells = [method, strength(method) or "–", str(max(len(run.config.settings) for run in mine))]
+        cells = [method, strengths[method] or "–", str(max(len(run.config.settings) for run in mine))]
         edges = []
         for column in range(3):
             tried = sorted({setting[column] for run in mine for setting in run.config.settings})

@@ -15,10 +15,10 @@ CONFIDENCE = 0.95
 FEWEST_SEEDS = 3
 
 RULE = (
-    "A comparison is a mean of paired differences in AP. The two values of a pair come from the same data and seed; on "
-    "real data there is a pair for every class and seed. A comparison holds if its 95 % confidence interval (Student's "
-    "t) is above zero. It is contradicted if the interval is below zero, and undecided if the interval contains zero. "
-    "Undecided does not mean no: more seeds may decide it. "
+    "A comparison is a mean of paired differences in AP, or in the metric that it names. The two values of a pair come "
+    "from the same data and seed; where there are classes, there is a pair for every class and seed. A comparison "
+    "holds if its 95 % confidence interval (Student's t) is above zero. It is contradicted if the interval is below "
+    "zero, and undecided if the interval contains zero. Undecided does not mean no: more seeds may decide it. "
     "A claim holds if all its comparisons hold. It holds in part if some hold and the others are undecided. It is "
     "mixed if some hold and some are contradicted. It is contradicted if some are contradicted and none holds. It is "
     "undecided if all are undecided. With fewer than three seeds, or while runs are missing, there are too few runs to "

@@ -1,0 +1,59 @@
+"""Tables with a 0/1 label, as ADBench stores them: an npz file with arrays X (rows, columns) and y (rows,).
+
+Files are read without trust: sizes before reading, shapes before copies, no pickles.
+"""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TableError", "read_table"]
+
+LARGEST = 1 << 28  # bytes of an array that is read
+MOST_COLUMNS = 4096
+
+
+class TableError(ValueError):
+    """A file of data that cannot be used."""
+
+
+def read_table(path: Path) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """The columns (rows, columns) and the labels (rows,) of an npz file."""
+    if not path.is_file():
+        raise TableError(f"{path} is missing.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inputs, target = (_array(path, archive, name, dims) for name, dims in (("X", 2), ("y", 1)))
+    except TableError:
+        raise
+    except Exception as error:  # a hostile file can make the reader raise anything
+        raise TableError(f"{path} is not an npz file: {type(error).__name__}: {str(error)[:200]}") from None
+    if len(inputs) != len(target) or not 1 <= inputs.shape[1] <= MOST_COLUMNS:
+        raise TableError(
+            f"{path}: X must be (rows, 1 to {MOST_COLUMNS} columns) and y (rows,); "
+            f"got {inputs.shape} and {target.shape}."
+        )
+    if not np.isin(target, (0, 1)).all() or len(np.unique(target)) < 2:
+        raise TableError(f"{path}: y must hold 0 and 1, and both of them.")
+    with np.errstate(over="ignore"):  # what float32 does not hold is refused
+        inputs = inputs.astype(np.float32)
+    if not np.isfinite(inputs).all():
+        raise TableError(f"{path}: X holds values that are not finite.")
+    return inputs, target.astype(np.bool_)
+
+
+def _array(path: Path, archive: zipfile.ZipFile, name: str, dims: int) -> NDArray[np.generic]:
+    entries = [entry for entry in archive.infolist() if entry.filename == f"{name}.npy"]
+    if len(entries) != 1:
+        raise TableError(f"{path} must hold one array {name}; it holds {len(entries)}.")
+    if entries[0].file_size > LARGEST:
+        raise TableError(f"{path}: {name} has {entries[0].file_size} bytes, more than the {LARGEST} that are read.")
+    array = np.load(io.BytesIO(archive.read(entries[0])), allow_pickle=False)
+    if array.ndim != dims or array.dtype.kind not in "biuf":
+        raise TableError(
+            f"{path}: {name} must be {dims}-dimensional with real numbers; got {array.dtype} {array.shape}."
+        )
+    return array

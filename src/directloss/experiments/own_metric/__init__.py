@@ -1,0 +1,5 @@
+"""Each metric by its own loss, measured by every metric."""
+
+from .experiment import EXPERIMENT
+
+__all__ = ["EXPERIMENT"]

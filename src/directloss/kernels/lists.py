@@ -1,0 +1,269 @@
+"""Lists on their way into a ranking kernel and out of it: packed keys, sorted classes, counts of pairs.
+
+A list is packed into keys and sorted by its caller. `open_list` splits it into positives and negatives, a kernel finds
+how many negatives stand above each positive in one or two outputs, and `close_list` makes features of these counts.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import compiled, summing
+
+__all__ = [
+    "AUGMENTED",
+    "LONGEST_LIST",
+    "NOTHING",
+    "TRUTH",
+    "close_list",
+    "count_all",
+    "count_classes",
+    "count_output",
+    "open_list",
+    "pack",
+]
+
+INDEX_BITS = 30
+LONGEST_LIST = (1 << INDEX_BITS) - 1
+AUGMENTED, TRUTH, NOTHING = 0, 1, 2  # which output: argmax F + weight·L, the ground truth, or none
+SCORE_SHIFT = INDEX_BITS + 1
+_MASKED = np.iinfo(np.int64).max
+_INDEX = LONGEST_LIST
+_PLAIN = 1e3  # the range of scores, in ε or margins, up to which a plain sum is right to 1e-12 of them; half the time
+
+
+@compiled
+def pack(
+    scores: NDArray[np.float32],  # [B, N]
+    positive: NDArray[np.bool_],  # [B, N]
+    valid: NDArray[np.bool_] | None,  # [B, N], or None where all are
+    first: int,
+    keys: NDArray[np.int64],  # [b, N] written, for b lists from the first one on
+) -> bool:
+    """Write keys whose ascending order is that of descending scores, of equal ones positives first, then masked items.
+
+    A key holds the score in bits 31 to 62, the class in bit 30, the index in the list in bits 0 to 29. Sorting such
+    keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether all valid
+    scores are finite in float32.
+    """
+    bits = scores.view(np.int32)
+    finite = True
+    for row in range(keys.shape[0]):
+        k = first + row
+        for n in range(keys.shape[1]):
+            u = np.int64(bits[k, n])
+            if u == -(1 << 31):  # −0.0 ties with 0.0
+                u = 0
+            descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
+            negative = 0 if positive[k, n] else 1
+            keys[row, n] = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
+        if valid is None:
+            for n in range(keys.shape[1]):
+                finite &= np.isfinite(scores[k, n])
+        else:
+            for n in range(keys.shape[1]):
+                finite &= np.isfinite(scores[k, n]) or not valid[k, n]
+                keys[row, n] = keys[row, n] if valid[k, n] else _MASKED
+    return finite
+
+
+@compiled
+def _unpack(keys: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # [n], [n]
+    """Write the float32 scores of the keys."""
+    for m in range(keys.size):
+        descending = keys[m] >> SCORE_SHIFT
+        bits = 0x7FFFFFFF - descending if descending <= 0x7FFFFFFF else descending - (1 << 32)
+        scores[m] = np.int32(bits).view(np.float32)
+
+
+@compiled
+def _unpack_exactly(keys: NDArray[np.int64], exact: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+    """Write the float64 scores of the keys, and sort both where float32 could not tell scores apart."""
+    for m in range(keys.size):
+        scores[m] = exact[keys[m] & _INDEX]
+    start = 0
+    for m in range(1, keys.size + 1):
+        if m < keys.size and (keys[m] >> SCORE_SHIFT) == (keys[start] >> SCORE_SHIFT):
+            continue
+        if m - start > 1:
+            by_score = np.argsort(-scores[start:m], kind="mergesort")
+            scores[start:m] = scores[start:m][by_score]
+            keys[start:m] = keys[start:m][by_score]
+        start = m
+
+
+@compiled
+def _split(
+    keys: NDArray[np.int64],  # [n]
+    scores: NDArray[np.float64],  # [n]
+    a: NDArray[np.float64],  # [n] scores of the positives are written to the first P
+    b: NDArray[np.float64],  # [n] scores of the negatives to the first M
+    low: NDArray[np.int32],  # [n] the number of negatives before each positive to the first P
+) -> None:
+    """Split sorted items by class; without a branch, as the processor cannot guess classes."""
+    i = j = 0
+    for m in range(keys.size):
+        negative = (keys[m] >> INDEX_BITS) & 1
+        a[i] = scores[m]
+        b[j] = scores[m]
+        low[i] = j
+        i += 1 - negative
+        j += negative
+
+
+@compiled
+def _any_tie(scores: NDArray[np.float64]) -> bool:  # [n] sorted
+    """Whether two items have one score."""
+    tied = False
+    for m in range(1, scores.size):
+        tied |= scores[m] == scores[m - 1]
+    return tied
+
+
+@compiled
+def _average_ties(values: NDArray[np.float64], counts: NDArray[np.int32]) -> None:  # [n], [n]
+    """Replace values by counts, those of equal values by their mean, so that the order of the input cannot matter."""
+    start = 0
+    for k in range(1, values.size + 1):
+        if k < values.size and values[k] == values[start]:
+            continue
+        values[start:k] = counts[start:k].mean()
+        start = k
+
+
+@summing
+def _dot(values: NDArray[np.float64], shift: float, counts: NDArray[np.int32]) -> float:  # [n], [n]
+    """Σ counts·(values − shift)."""
+    score = 0.0
+    for m in range(values.size):
+        score += counts[m] * (values[m] - shift)
+    return score
+
+
+@compiled
+def _score(
+    keys: NDArray[np.int64],  # [n]
+    scores: NDArray[np.float64],  # [n] sorted
+    counts: NDArray[np.int32],  # [n] of the positives, in the first P
+    steps: NDArray[np.int32],  # [n] of the negatives, in the first M
+    share: float,
+) -> float:
+    """share·Σ counts·scores, summed by parts: what all items so far count for, times the gap to the next one.
+
+    Counts sum to zero, and so they do up to any gap that no swapped pair spans. An item that stays where it is then
+    adds nothing, however large its score is; and against the prediction all terms have one sign.
+    """
+    score, weight = 0.0, np.int64(0)
+    i = j = 0
+    for m in range(keys.size - 1):
+        negative = (keys[m] >> INDEX_BITS) & 1
+        of_positive, of_negative = counts[i], steps[j]
+        weight += of_negative if negative else of_positive
+        score += share * weight * (scores[m] - scores[m + 1])
+        i += 1 - negative
+        j += negative
+    return score
+
+
+@compiled
+def count_classes(keys: NDArray[np.int64]) -> tuple[int, int]:  # [N] sorted
+    """How many positives and how many negatives a list has."""
+    n = keys.size
+    if n > 0 and keys[n - 1] == _MASKED:
+        n = np.searchsorted(keys, _MASKED)
+    M = 0
+    for m in range(n):
+        M += (keys[m] >> INDEX_BITS) & 1
+    return n - M, M
+
+
+@compiled
+def count_all(keys: NDArray[np.int64]) -> NDArray[np.int64]:  # [b, N] sorted
+    """The numbers of positives and negatives of all lists, [b, 2]."""
+    sizes = np.empty((keys.shape[0], 2), np.int64)
+    for number in range(keys.shape[0]):
+        sizes[number] = count_classes(keys[number])
+    return sizes
+
+
+@compiled
+def open_list(
+    ranked: NDArray[np.int64],  # [n] sorted keys of valid items
+    exact: NDArray[np.float64] | None,  # [N] their scores, or None where float32 holds them
+    floats: NDArray[np.float64],  # [3, N] written: scores, those of the positives, those of the negatives
+    integers: NDArray[np.int32],  # [4, N + 1] written: the number of negatives before each positive
+) -> bool:
+    """Split a list by class; return whether two items have one score."""
+    scores = floats[0, : ranked.size]
+    if exact is None:
+        _unpack(ranked, scores)
+    else:
+        _unpack_exactly(ranked, exact, scores)
+    _split(ranked, scores, floats[1], floats[2], integers[0])
+    return _any_tie(scores)
+
+
+@compiled
+def count_output(
+    low: NDArray[np.int32],  # [P] how many negatives stand above each positive
+    high: NDArray[np.int32],  # [P] the same, or with those that are tied with it
+    sign: int,
+    counts: NDArray[np.int32],  # [P]
+    steps: NDArray[np.int32],  # [M + 1]
+) -> None:
+    """Add sign·PM·features of an output to the counts and, as steps, of the negatives.
+
+    Positive i gets M − 2·c_i, negative j gets P − 2·#{i: c_i ≤ j}, which steps down by 2 at every c_i. A tied pair of
+    the prediction is neither above nor below: c_i lies halfway, and one step of 1 comes before the tied negatives, one
+    behind them. No count reaches 2^31, as no list is longer than 2^30.
+    """
+    P, M = counts.size, steps.size - 1
+    for i in range(P):
+        counts[i] += sign * (M - low[i] - high[i])
+    steps[0] += sign * P
+    for i in range(P):
+        steps[low[i]] -= sign
+        steps[high[i]] -= sign
+
+
+@compiled
+def close_list(
+    ranked: NDArray[np.int64],  # [n] sorted keys
+    P: int,
+    tied: bool,
+    contrasted: bool,
+    unit: float,  # of the scores: the larger weight
+    share: float,  # features are share·counts
+    scale: float,
+    floats: NDArray[np.float64],  # [3, N] as `open_list` left them
+    integers: NDArray[np.int32],  # [4, N + 1] in rows 2 and 3 the counts and steps of `count_output`
+    gradient: NDArray[np.floating],  # [N] written: scale·features
+) -> float:
+    """Write the gradient of a list; return its F(away) − F(toward) where two outputs are contrasted, else 0."""
+    n = ranked.size
+    M = n - P
+    scores, a, b = floats[0, :n], floats[1, :P], floats[2, :M]
+    counts, steps = integers[2, :P], integers[3, : M + 1]
+    count = np.int32(0)
+    for j in range(M):
+        count += steps[j]
+        steps[j] = count
+    score = 0.0
+    if contrasted and scores[0] - scores[n - 1] < _PLAIN * unit:
+        score = share * (_dot(a, scores[n // 2], counts) + _dot(b, scores[n // 2], steps))
+    elif contrasted:
+        score = _score(ranked, scores, integers[2], integers[3], share)
+    if tied:
+        _average_ties(a, counts)
+        _average_ties(b, steps)
+    else:
+        a[:] = counts
+        b[:] = steps[:M]
+    factor = scale * share
+    i = j = 0
+    for m in range(n):
+        negative = (ranked[m] >> INDEX_BITS) & 1
+        of_positive, of_negative = floats[1, i], floats[2, j]
+        gradient[ranked[m] & _INDEX] = factor * (of_negative if negative else of_positive)
+        i += 1 - negative
+        j += negative
+    return score

@@ -1,0 +1,408 @@
+"""The ranking family: every way to the optimum against all rankings, every metric against its textbook definition."""
+
+import math
+from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import ndcg_score, roc_auc_score
+
+from directloss import TRUTH, NegativeDirect, PositiveDirect, StructuredLoss, check_task
+from directloss.families.ranking import ByNegatives, ByRank, RankingTask, _plan
+from directloss.kernels import lists as list_kernels
+from directloss.kernels import ranking as kernels
+from directloss.tasks import AveragePrecision
+from directloss.tasks.ranking import (
+    ROCAUC,
+    AveragePrecisionAtK,
+    BinaryDCG,
+    HitAtK,
+    LastRank,
+    PartialAUC,
+    PrecisionAtRecall,
+    RankBiasedPrecision,
+    RecallAtFPR,
+    ReciprocalRank,
+)
+
+WAYS = ["WALK", "ROWS", "COLUMNS", "ONE_ROW", "CUT", "BAND", "TABLE"]
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors(RankingTask):
+    """A metric of any two vectors, for lists of one size."""
+
+    kind: type
+    weights: np.ndarray
+    discounts: np.ndarray
+
+    def gain(self, positives, negatives):
+        return self.kind(self.weights, self.discounts)
+
+
+def random_metric(rng, P, M):
+    """Vectors of all shapes: convex, concave, straight, cut, in steps; weights equal, sorted, of one positive only."""
+    kind = (ByRank, ByNegatives)[rng.integers(2)]
+    length = P + M if kind is ByRank else M + 1
+    drops = rng.exponential(size=length - 1)
+    match rng.integers(7):
+        case 0:
+            drops = -np.sort(-drops)
+        case 1:
+            drops = np.sort(drops)
+        case 2:
+            drops = np.ones(length - 1)
+        case 3:
+            drops *= rng.random(length - 1) < 0.3
+        case 4:
+            drops[rng.integers(length) :] = 0
+        case 5:
+            drops = np.where(np.arange(length - 1) == rng.integers(max(length - 1, 1)), 1.0, 0.0)
+    weights = rng.exponential(size=P)
+    match rng.integers(6):
+        case 0:
+            weights = np.sort(weights)
+        case 1:
+            weights = -np.sort(-weights)
+        case 2:
+            weights = np.ones(P)
+        case 3:
+            weights *= np.arange(P) == rng.integers(P)
+        case 4:
+            weights = np.floor(weights)
+    tail = rng.exponential() * rng.integers(2)
+    discounts = tail + np.append(np.cumsum(drops[::-1])[::-1], 0.0)
+    metric = Vectors(kind, weights, discounts)
+    best = weights @ (discounts[:P] if kind is ByRank else np.full(P, discounts[0]))
+    return metric if best > 0 else random_metric(rng, P, M)
+
+
+def random_scores(rng, size):
+    scores = rng.normal(size=size)
+    match rng.integers(5):
+        case 0:
+            return np.round(scores)
+        case 1:
+            return scores / rng.random(size)
+        case 2:
+            return scores * 10.0 ** rng.integers(-6, 7)
+        case 3:
+            return np.where(rng.random(size) < 0.2, scores * 1e9, scores)
+    return scores
+
+
+def all_rankings(task, P, M):
+    """Features (positives first, sorted by score) and loss of every staircase, by the definition."""
+    above = np.array(list(combinations_with_replacement(range(M + 1), P)))
+    gain = task.gain(P, M)
+    places = above + np.arange(P) * isinstance(gain, ByRank)
+    gains = (np.asarray(gain.weights) * np.asarray(gain.discounts)[places]).sum(1)
+    first = np.arange(P) * isinstance(gain, ByRank)
+    loss = 1 - gains / (np.asarray(gain.weights) * np.asarray(gain.discounts)[first]).sum()
+    of_negatives = P - 2 * (above[:, :, None] <= np.arange(M)).sum(1)
+    features = np.concatenate((M - 2 * above, of_negatives), 1) * task.scale(P, M) / (P * M)
+    return features, loss
+
+
+def check_exact(task, a, b, weight):
+    scores = np.concatenate((-np.sort(-a), -np.sort(-b)))
+    target = torch.arange(scores.size) < a.size
+    features, loss = all_rankings(task, a.size, b.size)
+    got = task.infer_augmented(torch.tensor(scores), target, weight)
+    value = got.features.numpy() @ scores + weight * got.loss.item()
+    best = (features @ scores + weight * loss).max()
+    slack = 1e-11 * (np.abs(scores).max() * task.scale(a.size, b.size) + abs(weight))
+    assert abs(value - best) <= slack, (value, best, task, scores, weight)
+
+
+def try_random_metrics(problems, seed):
+    rng = np.random.default_rng(seed)
+    seen = set()
+    for _ in range(problems):
+        P, M = rng.integers(1, 7, size=2)
+        task = random_metric(rng, P, M)
+        weight = float(rng.choice([-1, 1]) * 10 ** rng.uniform(-3, 3))
+        seen.add(_plan(task, int(P), int(M)).ways[weight < 0])
+        check_exact(task, random_scores(rng, P), random_scores(rng, M), weight)
+    return seen
+
+
+def test_random_metrics_are_exact():
+    assert len(try_random_metrics(1_500, seed=0)) == 6  # every way but the band, which is for larger lists
+
+
+@pytest.mark.slow
+def test_random_metrics_are_exact_on_many_problems():
+    try_random_metrics(10_000, seed=1)
+
+
+def solve(task, a, b, weight, way):
+    """The c_i that one way finds."""
+    plan = _plan(task, a.size, b.size)
+    above, predicted = np.empty(a.size, np.int32), np.searchsorted(-b, -a).astype(np.int32)
+    unit = weight / (2 * plan.share)
+    arguments = plan.weights, plan.discounts, plan.by_rank, unit / plan.best, abs(unit), way, plan.cut
+    kernels._solve(a, b, predicted, *arguments, above)
+    return above
+
+
+def worth(task, a, b, above, weight):
+    """F + weight·L of a ranking, outward from the prediction, in parts of PM/2."""
+    sums = np.concatenate(([0.0], np.cumsum(b)))
+    score = (sums[above] - above * a).sum() * 2 / (a.size * b.size) * task.scale(a.size, b.size)
+    return score + weight * (1 - task._quality(above.tolist(), b.size))
+
+
+@pytest.mark.parametrize("weight", [3.0, 0.3, -0.3, -3.0])
+@pytest.mark.parametrize(
+    "task",
+    [AveragePrecision(), ROCAUC(), PartialAUC(0.2), BinaryDCG(), BinaryDCG(30), AveragePrecisionAtK(40), HitAtK(5),
+     RecallAtFPR(0.1), RankBiasedPrecision(0.9), LastRank(), PrecisionAtRecall(0.4), ReciprocalRank()],
+    ids=repr,
+)  # fmt: skip
+def test_the_chosen_way_finds_what_a_table_finds_in_longer_lists(task, weight):
+    rng = np.random.default_rng(7)
+    for P, M in ((30, 90), (80, 60)):
+        a, b = -np.sort(-rng.normal(0.7, 1, P)), -np.sort(-rng.normal(0, 1, M))
+        way = _plan(task, P, M).ways[weight < 0]
+        table, band, chosen = (
+            worth(task, a, b, solve(task, a, b, weight, way), weight) for way in (kernels.TABLE, kernels.BAND, way)
+        )
+        assert chosen == pytest.approx(table, abs=1e-10), WAYS[way]
+        assert band == pytest.approx(table, abs=1e-10)
+
+
+def test_a_wide_table_is_solved_in_blocks(monkeypatch):
+    rng = np.random.default_rng(3)
+    a, b = -np.sort(-rng.normal(size=40)), -np.sort(-rng.normal(size=50))
+    task = Vectors(ByRank, rng.random(40), -np.sort(-rng.random(90)))
+    plan = _plan(task, 40, 50)
+    low, high = np.zeros(40, np.int32), np.full(40, 50, np.int32)
+    arguments = a, b, plan.weights, plan.discounts, 1, 200.0, low, high
+    whole, blocks = np.empty(40, np.int32), np.empty(40, np.int32)
+    kernels._solve_band(*arguments, whole)
+    monkeypatch.setattr(kernels, "_BLOCK_CELLS", 100)
+    plain = getattr(kernels._solve_band, "py_func", kernels._solve_band)  # compiled code has its constants inside
+    monkeypatch.setattr(kernels.np, "sqrt", lambda value: 100.0)
+    plain(*arguments, blocks)
+    assert (whole == blocks).all()
+
+
+def test_average_precision_of_the_family_is_that_of_its_own_kernel():
+    @dataclass(frozen=True)
+    class General(AveragePrecision):
+        _solve_lists = RankingTask._solve_lists
+
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        n = int(rng.integers(2, 60))
+        scores = torch.tensor(np.unique(random_scores(rng, n)))  # tied predictions have a rule of their own
+        scores = scores[torch.randperm(len(scores))]
+        target = torch.tensor(rng.random(len(scores)) < rng.uniform(0.1, 0.9))
+        for weight in (0.0, float(10 ** rng.uniform(-2, 2)), float(-(10 ** rng.uniform(-2, 2)))):
+            one, other = (task.infer_augmented(scores, target, weight) for task in (AveragePrecision(), General()))
+            objectives = [(scores * found.features).sum() + weight * found.loss for found in (one, other)]
+            slack = 1e-11 * (scores.abs().max() + abs(weight))
+            assert abs(objectives[0] - objectives[1]) <= slack
+        assert torch.equal(AveragePrecision().truth(scores, target).features, General().truth(scores, target).features)
+
+
+# ---- the metrics, by their textbook definitions on labels from the top ----------------------------------------------
+
+
+def discounted(y, discount, k=None):
+    def total(z):
+        return sum(one * discount(rank) for rank, one in enumerate(z[:k], 1))
+
+    return total(y) / total(sorted(y, reverse=True))
+
+
+def average_precision_at(y, k):
+    precisions = [sum(y[: rank + 1]) / (rank + 1) for rank in range(min(k, len(y))) if y[rank]]
+    return sum(precisions) / min(sum(y), k)
+
+
+def partial_area(y, rate):
+    P, M = sum(y), len(y) - sum(y)
+    area, found, x = 0.0, 0, 0.0
+    for one in y:
+        if one:
+            found += 1
+        else:
+            area += found / P * max(0.0, min(rate, x + 1 / M) - x)
+            x += 1 / M
+    return area / rate
+
+
+def recall_at_fpr(y, rate):
+    M = len(y) - sum(y)
+    return max(sum(y[:n]) for n in range(len(y) + 1) if n - sum(y[:n]) <= rate * M) / sum(y)
+
+
+def precision_at_recall(y, share):
+    return next(sum(y[:n]) / n for n in range(1, len(y) + 1) if sum(y[:n]) >= share * sum(y) - 1e-9)
+
+
+def rank_of_last(y):
+    last = max(rank for rank, one in enumerate(y, 1) if one)
+    return 1 - (last - sum(y)) / (len(y) - sum(y))
+
+
+TEXTBOOK = [
+    (AveragePrecision(), lambda y: average_precision_at(y, len(y))),
+    *((AveragePrecisionAtK(k), lambda y, k=k: average_precision_at(y, k)) for k in (1, 2, 3, 10)),
+    (ROCAUC(), lambda y: np.mean([one > other for one, other in combinations(y, 2) if one != other])),
+    *((PartialAUC(rate), lambda y, rate=rate: partial_area(y, rate)) for rate in (0.1, 0.3, 0.77, 1.0)),
+    *((RecallAtFPR(rate), lambda y, rate=rate: recall_at_fpr(y, rate)) for rate in (0, 0.3, 0.5, 1.0)),
+    (ReciprocalRank(), lambda y: 1 / (1 + y.index(1))),
+    *((HitAtK(k), lambda y, k=k: float(any(y[:k]))) for k in (1, 2, 4, 10)),
+    *((PrecisionAtRecall(share), lambda y, share=share: precision_at_recall(y, share)) for share in (0.3, 0.5, 1.0)),
+    *((BinaryDCG(k), lambda y, k=k: discounted(y, lambda rank: 1 / math.log2(1 + rank), k)) for k in (None, 1, 3, 10)),
+    (RankBiasedPrecision(0.7), lambda y: discounted(y, lambda rank: 0.7 ** (rank - 1))),
+    (LastRank(), rank_of_last),
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "textbook"), TEXTBOOK, ids=lambda value: repr(value) if isinstance(value, RankingTask) else ""
+)
+def test_the_loss_is_one_minus_the_metric_of_the_textbook(task, textbook):
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        n = int(rng.integers(2, 9))
+        scores, y = rng.permutation(n).astype(float), rng.random(n) < 0.5
+        if y.all() or not y.any():
+            continue
+        labels = y[np.argsort(-scores)].astype(int).tolist()
+        assert 1 - task.infer(torch.tensor(scores), torch.tensor(y)).loss.item() == pytest.approx(textbook(labels))
+
+
+def test_roc_auc_and_binary_dcg_are_those_of_scikit_learn_ties_included():
+    rng = np.random.default_rng(2)
+    for k in (None, 1, 3):
+        for _ in range(100):
+            scores, y = rng.integers(0, 4, 12).astype(float), rng.permutation(np.arange(12) < rng.integers(1, 12))
+            one, target = torch.tensor(scores), torch.tensor(y)
+            assert 1 - ROCAUC().infer(one, target).loss.item() == pytest.approx(roc_auc_score(y, scores))
+            expected = ndcg_score([y.astype(float)], [scores], k=k)
+            assert 1 - BinaryDCG(k).infer(one, target).loss.item() == pytest.approx(expected)
+
+
+def test_partial_auc_is_the_area_that_scikit_learn_standardises():
+    rng = np.random.default_rng(4)
+    for rate in (0.1, 0.37, 0.9):
+        for _ in range(50):
+            scores, y = rng.permutation(15).astype(float), rng.permutation(np.arange(15) < rng.integers(1, 15))
+            area = 1 - PartialAUC(rate).infer(torch.tensor(scores), torch.tensor(y)).loss.item()
+            standardised = (1 + (area - rate / 2) / (1 - rate / 2)) / 2
+            assert roc_auc_score(y, scores, max_fpr=rate) == pytest.approx(standardised)
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        (lambda P, M: (np.ones(P), np.ones(P + M)), "must return ByRank"),
+        (lambda P, M: ByRank(np.ones(P + 1), np.ones(P + M)), "must have 2 weights, one a positive; got shape"),
+        (lambda P, M: ByRank(np.ones(P), np.ones(M + 1)), "must have 5 discounts, one a rank"),
+        (lambda P, M: ByNegatives(np.ones(P), np.ones(P + M)), "must have 4 discounts, one for no negative"),
+        (lambda P, M: ByRank(-np.ones(P), np.ones(P + M)), "weights of at least 0; got -1.0"),
+        (lambda P, M: ByRank(np.ones(P), np.arange(P + M)), "never rise; got 0.0 and then 1.0 at index 1"),
+        (lambda P, M: ByRank(np.ones(P), np.full(P + M, np.nan)), "finite discounts; got nan"),
+        (lambda P, M: ByRank(np.zeros(P), np.ones(P + M)), "must be above 0 for the perfect ranking; got 0.0"),
+    ],
+)
+def test_a_gain_that_is_none_is_refused_in_words(gain, words):
+    class Wrong(RankingTask):
+        def gain(self, positives, negatives):
+            return gain(positives, negatives)
+
+    with pytest.raises((TypeError, ValueError), match=words):
+        Wrong().infer(torch.arange(5.0), torch.tensor([1, 0, 1, 0, 0]))
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), "2"])
+def test_a_scale_that_is_none_is_refused(scale):
+    class Wrong(ROCAUC):
+        def scale(self, positives, negatives):
+            return scale
+
+    with pytest.raises(ValueError, match="must be a number above 0"):
+        Wrong().infer(torch.arange(5.0), torch.tensor([1, 0, 1, 0, 0]))
+
+
+@pytest.mark.parametrize("make", [lambda: HitAtK(0), lambda: BinaryDCG(True), lambda: AveragePrecisionAtK(2.5)])
+def test_k_is_a_whole_number(make):
+    with pytest.raises((TypeError, ValueError), match="k must be"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: PartialAUC(0), lambda: RecallAtFPR(1.5), lambda: PrecisionAtRecall(float("nan"))]
+)
+def test_a_rate_is_a_share(make):
+    with pytest.raises(ValueError, match="must be a share,"):
+        make()
+
+
+# ---- what users see --------------------------------------------------------------------------------------------------
+
+
+def test_explain_says_which_way_each_sign_takes():
+    assert ROCAUC().explain(100, 900).splitlines() == [
+        "ROCAUC(), 100 positives, 900 negatives",
+        "weight > 0: all rows in one walk, O(P + M): at most 1,000 steps",
+        "weight < 0: all rows in one walk, O(P + M): at most 1,000 steps",
+    ]
+    for task, words in (
+        (BinaryDCG(), ("columns alone", "rows alone")),
+        (ReciprocalRank(), ("one row", "one row")),
+        (AveragePrecisionAtK(50), ("cut at rank k = 50", "cut at rank k = 50")),
+        (Vectors(ByNegatives, np.arange(100.0), np.exp(-np.arange(901))), ("one walk", "rows narrow a band")),
+    ):
+        for line, word in zip(task.explain(100, 900).splitlines()[-2:], words, strict=True):
+            assert word in line
+
+
+def test_a_task_of_a_users_own_passes_every_check():
+    class Enrichment(RankingTask):
+        """The share of positives in the first fifth of the list, as drug discovery counts it."""
+
+        def gain(self, positives, negatives):
+            ranks = np.arange(positives + negatives)
+            return ByRank(np.ones(positives), (ranks < max(1, len(ranks) // 5)).astype(float))
+
+    check_task(Enrichment(), problems=60)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_batches_of_any_size_give_what_lists_alone_give(dtype):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(40, 17, generator=generator).to(dtype)
+    target = torch.rand(40, 17, generator=generator) < torch.rand(40, 1, generator=generator)
+    mask = torch.rand(40, 17, generator=generator) < 0.8
+    for update in (PositiveDirect(0.5), NegativeDirect(0.5)):
+        loss = StructuredLoss(BinaryDCG(5), update, reduction="none")
+        whole = loss(scores, target, mask)
+        for k in range(40):
+            assert torch.allclose(whole[k], loss(scores[k], target[k], mask[k]))
+
+
+def test_weights_and_truth_of_a_batch_are_one_a_list():
+    scores, target = torch.randn(3, 9, generator=torch.Generator().manual_seed(1)), torch.arange(9).expand(3, 9) < 4
+    weights = torch.tensor([0.5, -2.0, 0.0])
+    whole = ROCAUC().infer_augmented(scores, target, weights)
+    for k in range(3):
+        alone = ROCAUC().infer_augmented(scores[k], target[k], weights[k].item())
+        assert torch.equal(whole.features[k], alone.features)
+    assert ROCAUC().output(scores, target, TRUTH).loss.tolist() == [0, 0, 0]
+
+
+def test_lists_may_not_be_longer_than_keys_can_number(monkeypatch):
+    monkeypatch.setattr(list_kernels, "LONGEST_LIST", 2)
+    with pytest.raises(ValueError, match="at most 2 items"):
+        ROCAUC().infer(torch.arange(3.0), torch.tensor([1, 0, 0]))
