@@ -1,6 +1,10 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
 from . import interrupts as interrupts  # first: from here on Ctrl-C ends the command quietly, also while torch loads
+from .diagnosis import (
+    Diagnosis,
+    diagnose,
+)
 from .families import (
     ByNegatives,
     ByRank,
@@ -106,6 +110,7 @@ __all__ = [
     "CentralDirect",
     "CountTask",
     "DAGPath",
+    "Diagnosis",
     "FMeasure",
     "FMeasureLoss",
     "GridPath",
@@ -147,6 +152,7 @@ __all__ = [
     "ZeroOne",
     "average_precision_loss",
     "check_task",
+    "diagnose",
     "direct_loss",
     "edge_potentials",
     "explain",

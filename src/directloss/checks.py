@@ -28,6 +28,7 @@ __all__ = [
     "check_parts",
     "check_positive",
     "check_problems",
+    "check_process_group",
     "check_reduction",
     "check_scored",
     "check_scores",
@@ -153,7 +154,9 @@ def check_problems(
     if not isinstance(target, Tensor):
         raise TypeError(f"target must be a tensor; got {type(target).__name__}. Wrap it in torch.as_tensor.")
     check_scores(scores, event_dims)
-    shape = scores.shape[: scores.dim() - event_dims + (event_dims if mask_dims is None else mask_dims)]
+    shape = scores.shape
+    if mask_dims is not None:
+        shape = shape[: len(shape) - event_dims + mask_dims]
     if mask is not None:
         if not isinstance(mask, Tensor):
             raise TypeError(f"mask must be a tensor; got {type(mask).__name__}. Wrap it in torch.as_tensor.")
@@ -231,6 +234,19 @@ def check_list_weight(weight: Tensor, values: Tensor) -> Tensor:
     if not needs_dispatch(weight):
         refuse_first(~((weight >= 0) & weight.isfinite()), weight, "weight must be finite and at least 0", "")
     return weight
+
+
+def check_process_group(group: Any) -> None:
+    """torch.distributed is there, and started."""
+    if not torch.distributed.is_available():
+        raise RuntimeError("process_group needs torch.distributed, which this build of torch does not have.")
+    if not torch.distributed.is_initialized():
+        raise RuntimeError(
+            "process_group needs torch.distributed to be started. Call torch.distributed.init_process_group first, "
+            "e.g. under torchrun; or leave process_group out to rank what this process holds."
+        )
+    if torch.distributed.get_rank(group) < 0:
+        raise RuntimeError("this process is not in process_group. Pass a group that it is in.")
 
 
 def check_similarity(similarity: str) -> str:

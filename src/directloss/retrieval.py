@@ -1,9 +1,12 @@
 """Embeddings that are searched: every sample is a query, and ranks the others by similarity."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from .checks import check_embeddings, check_parts, check_reduction, check_similarity
+from .distributed import gather
 from .loss import structured_loss
 from .task import Task
 from .tasks import AveragePrecision
@@ -20,6 +23,7 @@ class RetrievalLoss(nn.Module):
         update: cosine similarities are spread by about 0.1 where scores are spread by 1, so ε is small here.
         similarity: "cosine" or "dot".
         reduction: "mean" over the queries that count, "sum", or "none" for one value a query.
+        process_group: processes whose embeddings are all queries, and are all searched; see `StructuredLoss`.
 
     Call it with embeddings (queries, dimensions) and labels (queries,). Queries rank each other, themselves excluded;
     with ref_embeddings and ref_labels they rank these. A query without a positive or without a negative does not count.
@@ -36,6 +40,8 @@ class RetrievalLoss(nn.Module):
         update: Update = PositiveDirect(0.1),
         similarity: str = "cosine",
         reduction: str = "mean",
+        *,
+        process_group: Any = None,
     ) -> None:
         super().__init__()
         check_parts(task, update)
@@ -43,6 +49,7 @@ class RetrievalLoss(nn.Module):
         self.update = update
         self.similarity = check_similarity(similarity)
         self.reduction = check_reduction(reduction)
+        self.process_group = process_group
 
     def forward(
         self,
@@ -53,6 +60,10 @@ class RetrievalLoss(nn.Module):
     ) -> Tensor:
         """The loss of all queries."""
         check_embeddings(embeddings, labels, ref_embeddings, ref_labels)
+        if self.process_group is not None:
+            embeddings, labels = _gather(self.process_group, embeddings, labels)
+            if ref_embeddings is not None and ref_labels is not None:
+                ref_embeddings, ref_labels = _gather(self.process_group, ref_embeddings, ref_labels)
         queries = items = embeddings
         known = labels
         mask = None
@@ -69,3 +80,10 @@ class RetrievalLoss(nn.Module):
     def extra_repr(self) -> str:
         """What it is made of."""
         return f"task={self.task}, update={self.update}, similarity={self.similarity!r}, reduction={self.reduction!r}"
+
+
+def _gather(group: Any, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The samples of all processes."""
+    (vectors,) = gather(group, embeddings.T)
+    _, known = gather(group, embeddings.detach()[:, 0], labels)
+    return vectors.T, known

@@ -67,7 +67,7 @@ TASKS = {
     DAGPath(GRID): lambda *batch: paths(DAGPath(GRID), *batch, len(GRID)),
     DAGPath(GRID, loss="regret"): lambda *batch: costs(*batch, len(GRID)),
 }
-EVERY = pytest.mark.parametrize(("task", "problem"), TASKS.items(), ids=lambda value: repr(value))
+EVERY = pytest.mark.parametrize(("task", "problem"), TASKS.items(), ids=map(repr, TASKS))
 
 
 def gradient(loss, scores, *rest):

@@ -9,7 +9,9 @@ import pytest
 
 from benchmarks.fuzz import KINDS, Batch, draw, laws
 from directloss import AveragePrecision
+from directloss.families import ranking
 from directloss.kernels import average_precision as kernels
+from directloss.kernels import lists
 from directloss.tasks import average_precision as task
 
 TASK = AveragePrecision()
@@ -18,12 +20,14 @@ SIZES = {"_WINDOW": 3, "_DETAIL": 1, "_BLOCK_CELLS": 1, "_BLOCK_EDGES": 6}
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    for name, value in vars(kernels).items():
-        if hasattr(value, "py_func"):
-            monkeypatch.setattr(kernels, name, value.py_func)
+    for module in (kernels, lists):
+        for name, value in vars(module).items():
+            if hasattr(value, "py_func"):
+                monkeypatch.setattr(module, name, value.py_func)
     for name, value in SIZES.items():
         monkeypatch.setattr(kernels, name, value)
-    monkeypatch.setattr(task, "CHUNK", 40)
+    monkeypatch.setattr(task, "_kernel", lambda: kernels.average_precision_contrast)
+    monkeypatch.setattr(ranking, "CHUNK", 40)
     with np.errstate(all="ignore"):
         yield
 
@@ -107,8 +111,8 @@ def test_band_cut_into_blocks_holds_the_best_worth():
     rng = np.random.default_rng(1)
     for _ in range(30):
         P, M = int(rng.integers(60, 90)), int(rng.integers(1, 5))  # several blocks of rows
-        a, b = -np.sort(-rng.normal(size=P) * 0.1), -np.sort(-rng.random(M))
-        kappa = 10.0 ** rng.uniform(-1, 2) * M / 2
+        a, b = rng.normal(size=P), -np.sort(-rng.normal(size=M))  # in no order, so that many rows end together
+        kappa = 10.0 ** rng.uniform(-1, 1) * M / 2
         above = np.full(P, -7, np.int32)
         kernels._solve_band(a, b, kappa, np.zeros(P, np.int32), np.full(P, M, np.int32), above)
         check(a, b, kappa, above)
@@ -221,6 +225,9 @@ def test_rows_alone_end_where_moving_on_gains_nothing():
         assert above.tolist() == rising.sum(1).tolist(), number
         assert staircase == (np.diff(above) >= 0).all()
         assert np.diff(above, prepend=0).min() >= -1
+    above = np.full(1, -7, np.int32)
+    kernels._place_rows(np.zeros(1), np.full(3, -1.0), 2.0, above)  # D_1(1) = 0: no move for nothing
+    assert above.tolist() == [0]
 
 
 def test_keys_hold_the_scores_to_the_last_bit():
@@ -229,15 +236,15 @@ def test_keys_hold_the_scores_to_the_last_bit():
     scores = np.array([[0.0, -0.0, 1.0, -1.0, tiny, -tiny, large, -large, 1.5, -1.5, 3e-39, -3e-39]], np.float32)
     positive = np.arange(12)[None] % 3 == 0
     keys = np.empty((1, 12), np.int64)
-    assert kernels.average_precision_pack(scores, positive, None, 0, keys)
+    assert lists.pack(scores, positive, None, 0, keys)
     keys.sort()
     unpacked = np.empty(12)
-    kernels._unpack(keys[0], unpacked)
+    lists._unpack(keys[0], unpacked)
     assert unpacked.tolist() == sorted(scores[0].tolist(), reverse=True)
-    ranked = keys[0] & kernels.LONGEST_LIST
+    ranked = keys[0] & lists.LONGEST_LIST
     assert scores[0][ranked].tolist() == unpacked.tolist()
-    assert ((keys[0] >> kernels.INDEX_BITS) & 1 == ~positive[0][ranked]).all()
+    assert ((keys[0] >> lists.INDEX_BITS) & 1 == ~positive[0][ranked]).all()
     exact = scores[0].astype(np.float64) * (1 + np.arange(12) * 1e-12) + 1e-60 * np.arange(12)
-    kernels._unpack_exactly(keys[0], exact, unpacked)
+    lists._unpack_exactly(keys[0], exact, unpacked)
     assert unpacked.tolist() == sorted(exact.tolist(), reverse=True)
-    assert exact[keys[0] & kernels.LONGEST_LIST].tolist() == unpacked.tolist()
+    assert exact[keys[0] & lists.LONGEST_LIST].tolist() == unpacked.tolist()

@@ -1,10 +1,11 @@
-"""How tasks of a family whose kernels take arrays serve losses: all checks, then chunks of lists as rows of arrays.
+"""How tasks whose kernels take arrays serve losses: all checks, then chunks of lists as rows of arrays.
 
 Long lists are looked through with NumPy: an operation of torch on 10⁶ items waits for all its threads, which takes
 longer than the operation where others use the cores too.
 """
 
-from typing import Any, NamedTuple, Protocol
+from abc import abstractmethod
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..checks import LARGEST_SCORE, check_binary, check_finite, check_problems, check_strength
-from ..task import Contrast, Output
+from ..task import Contrast, Output, Task
 from ..update import TRUTH, Row, Truth, Weight
 
-__all__ = ["Lists", "Weights", "any_item", "as_array", "contrast_arrays", "output_arrays", "positives"]
+__all__ = ["ArrayTask", "Lists", "Weights", "any_item", "as_array", "positives"]
 
 CHUNK = 1 << 16  # items of short lists that are solved together
 
@@ -33,13 +34,10 @@ Weights = NDArray[np.float64] | Truth | None
 """Which output of every list: argmax F + weight·L, [b], the truth, or none."""
 
 
-class _Solver(Protocol):
-    event_dims: int
+class ArrayTask(Task):
+    """A task whose outputs are found by kernels on arrays. A subclass writes `solve`."""
 
-    def check_target(self, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor: ...
-
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor: ...
-
+    @abstractmethod
     def solve(
         self, lists: Lists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
     ) -> NDArray[np.float64]:
@@ -47,26 +45,23 @@ class _Solver(Protocol):
 
         Without toward, one output alone. Lists that do not count get 0.
         """
-        ...
 
+    def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
+        """Both outputs at once."""
+        gradient, numbers, counted, row = _solve(self, scores, target, mask, *row)
+        value = row.value(*numbers).astype(gradient.dtype).reshape(counted.shape)
+        gradient, value = (torch.from_numpy(array).to(scores.device) for array in (gradient, value))
+        return Contrast(gradient, value, counted)
 
-def contrast_arrays(task: _Solver, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None) -> Contrast:
-    """`Task.contrast` by the task's `solve`."""
-    gradient, numbers, counted, row = _solve(task, scores, target, mask, *row)
-    value = row.value(*numbers).astype(gradient.dtype).reshape(counted.shape)
-    gradient, value = (torch.from_numpy(array).to(scores.device) for array in (gradient, value))
-    return Contrast(gradient, value, counted)
-
-
-def output_arrays(task: _Solver, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None) -> Output:
-    """`Task.output` by the task's `solve`."""
-    features, (_, loss, _), counted, _ = _solve(task, scores, target, mask, weight, None, 1.0)
-    loss = loss.astype(features.dtype).reshape(counted.shape)
-    return Output(*(torch.from_numpy(array).to(scores.device) for array in (features, loss)))
+    def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
+        """One output."""
+        features, (_, loss, _), counted, _ = _solve(self, scores, target, mask, weight, None, 1.0)
+        loss = loss.astype(features.dtype).reshape(counted.shape)
+        return Output(*(torch.from_numpy(array).to(scores.device) for array in (features, loss)))
 
 
 def _solve(
-    task: _Solver,
+    task: ArrayTask,
     scores: Tensor,
     target: Tensor,
     mask: Tensor | None,
@@ -84,25 +79,25 @@ def _solve(
     batch = scores.shape[: scores.dim() - task.event_dims]
     lists = batch.numel()
     items = scores.numel() // max(lists, 1)
-    row = [_per_list(weight, batch) for weight in (away, toward)]
+    of_away, of_toward = _per_list(away, batch), _per_list(toward, batch)
     factor = _per_list(scale, batch, "the scale of the update")
-    rows = [None if one is None else as_array(one.contiguous()).reshape(lists, items) for one in (scores, target, mask)]
-    counted_rows = as_array(counted).reshape(lists)
+    all_scores, all_target = (as_array(one.contiguous()).reshape(lists, items) for one in (scores, target))
+    all_valid = None if mask is None else as_array(mask.contiguous()).reshape(lists, items)
+    all_counted = as_array(counted).reshape(lists)
     gradient = np.zeros((lists, items), np.float64 if scores.dtype == torch.float64 else np.float32)
     numbers = np.zeros((3, lists))
     step = max(1, CHUNK // max(items, 1))
     for first in range(0, lists, step) if items else ():
         part = slice(first, first + step)
-        some_scores, some_target, valid = (None if one is None else one[part] for one in rows)
-        some_scores = some_scores.astype(np.float64)
+        valid = None if all_valid is None else all_valid[part]
+        chunk = Lists(all_scores[part].astype(np.float64), all_target[part], valid, all_counted[part])
         if valid is not None:
-            some_scores[~valid] = 0.0
-        if not (some_scores.max() <= LARGEST_SCORE and some_scores.min() >= -LARGEST_SCORE):  # nor for NaN
+            chunk.scores[~valid] = 0.0
+        if not (chunk.scores.max() <= LARGEST_SCORE and chunk.scores.min() >= -LARGEST_SCORE):  # nor for NaN
             check_finite(scores, mask)
-        weights = (one if one is None or one is TRUTH else one[part] for one in row)
-        chunk = Lists(some_scores, some_target, valid, counted_rows[part])
-        numbers[:, part] = task.solve(chunk, *weights, factor[part], gradient[part])
-    return gradient.reshape(scores.shape), numbers, counted.to(device), Row(*row, factor)
+        weights = [one[part] if isinstance(one, np.ndarray) else one for one in (of_away, of_toward)]
+        numbers[:, part] = task.solve(chunk, weights[0], weights[1], factor[part], gradient[part])
+    return gradient.reshape(scores.shape), numbers, counted.to(device), Row(of_away, of_toward, factor)
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:

@@ -22,15 +22,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..checks import check_lists_of_one
 from ..task import Contrast, Output
-from ..update import TRUTH, Row, Weight
-from .arrays import Lists, Weights, as_array, contrast_arrays, output_arrays, positives
+from ..update import TRUTH, Row
+from .arrays import ArrayTask, Lists, Weights, as_array, positives
 from .linear_loss import LinearLossTask
 
 __all__ = ["DiscountedGainTask"]
 
 
-class DiscountedGainTask(LinearLossTask):
+class DiscountedGainTask(ArrayTask, LinearLossTask):
     """A task made of discounts for ranks and gains for items.
 
     A subclass writes `discounts`, and `check_target`, which returns the gains, unless they are a target of 0 and 1.
@@ -54,8 +55,8 @@ class DiscountedGainTask(LinearLossTask):
     def counts(self, target: Tensor, mask: Tensor) -> Tensor:
         """Lists whose gains differ: in others nothing is better than anything else."""
         gains, valid = as_array(target), as_array(mask)
-        largest, least = gains.max(-1, initial=0), gains.min(-1, initial=np.inf, where=valid)
-        return torch.from_numpy(np.asarray(largest > least)).to(target.device)
+        least = gains if valid.all() else np.where(valid, gains, np.inf)
+        return torch.from_numpy(np.asarray(gains.max(-1, initial=0) > least.min(-1, initial=np.inf))).to(target.device)
 
     def decode(self, scores: Tensor, mask: Tensor) -> Tensor:
         """The discount of each item's rank by descending score."""
@@ -91,16 +92,14 @@ class DiscountedGainTask(LinearLossTask):
 
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
         """Both outputs by the compiled kernels."""
-        return contrast_arrays(self, scores, target, row, mask)
-
-    def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
-        """One output by the compiled kernels."""
-        return output_arrays(self, scores, target, weight, mask)
+        if scores.dim() > 1:
+            check_lists_of_one(scores.shape, mask)
+        return super().contrast(scores, target, row, mask)
 
     def solve(
         self, lists: Lists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
     ) -> NDArray[np.float64]:
-        """Contrast two outputs; see `families/arrays.py`."""
+        """See `ArrayTask`."""
         kernels = _kernels()
         scores, gains, valid, counted = lists
         count, items = scores.shape

@@ -176,38 +176,52 @@ def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, ab
 
 
 @compiled
-def _row_argmax(
-    a: float, i: float, b: NDArray[np.float64], sums: NDArray[np.float64], kappa: float, start: int, stop: int
-) -> int:
-    """Solves argmax f_i(c) over start ≤ c ≤ stop, f_i(c) = Σ_{c' ≤ c} D_i(c') = b_1 + … + b_c − c·a_i − κ·c/(i + c).
+def _leap(g: float, h: float, m: float) -> float:
+    """The largest t with g·t² − 2·h·t − m ≤ 0, for g, m ≥ 0; where squares overflow, not more than that."""
+    if h > 0.0:
+        h /= g
+        return h + np.sqrt(h * h + m / g)
+    return m / (np.sqrt(h * h + g * m) - h)
 
-    Both b_c and K(i, c) fall in c, which tells how far f_i surely goes on rising or falling: as long as b_c exceeds
-    a_i + κ·K here, or as long as a_i + κ·K exceeds b here. So the scan leaps from one such point to the next.
+
+@compiled
+def _row_argmax(
+    a: float, i: float, b: NDArray[np.float64], sums: NDArray[np.float64], kappa: float, start: int, end: int
+) -> int:
+    """Solves argmax f_i(c) over c from start up or down to end, where f_i(c) = b_1 + … + b_c − c·a_i − κ·c/(i + c).
+
+    Both b_c and K(i, c) fall in c. So f_i rises on the way to y as long as the last b on it and K here say so. Where
+    f_i does not rise, a bound tells how far it stays below the best so far: b_1 + … + b_c lies below its tangent, and
+    tangent − κ·c/(i + c), being convex, is largest at the ends of an interval. A quadratic equation gives the far end.
     """
+    side, back = (1, 0) if start < end else (-1, 1)
     c = place = start
     best = sums[c] - a * c - kappa * c / (i + c)
-    while c < stop:
-        x = i + c + 1.0
-        level = a + kappa * i / ((x - 1.0) * x)
-        if b[c] > level:  # rising, while b stays above the level: gallop, then halve the step
-            c += 1
-            step = 1
-            while c + step <= stop and b[c + step - 1] > level:
-                c += step
-                step *= 2
+    while c != end:
+        x = i + c
+        score = b[c - back]
+        if _rises(score, a, x + 1.0 - back, -kappa * i) == (side > 0):  # gallop, then halve the step
+            c += side
+            step, growing = 1, True
             while step > 0:
-                if c + step <= stop and b[c + step - 1] > level:
-                    c += step
-                step //= 2
+                y = c + side * step
+                inside = y <= end if side > 0 else y >= end
+                if inside and _rises(b[y - 1 + back], a, i + c + 1.0 - back, -kappa * i) == (side > 0):
+                    c = y
+                else:
+                    growing = False
+                step = 2 * step if growing else step // 2
             value = sums[c] - a * c - kappa * c / (i + c)
             if value > best:
                 best = value
                 place = c
-        else:  # falling, while κ·K(i, c) ≥ b − a_i
-            reach = np.sqrt(0.25 + kappa * i / (b[c] - a)) + 0.5 - i
-            if not reach < stop:
+        else:
+            share = kappa / x
+            gap, slope = best - (sums[c] - a * c - share * c), score - a
+            t = _leap(slope, 0.5 * side * (share * i + gap - slope * x), gap * x)
+            if t >= abs(end - c):
                 break
-            c = max(c + 1, int(reach))
+            c += side * (int(t) if t > 1.0 else 1)  # numbers too large for a bound give NaN
     return place
 
 
@@ -238,7 +252,7 @@ def _clamp(
     for i in range(P - 1, -1, -1):
         stop = min(edge, high[i])
         if low[i] < stop:
-            low[i] = _row_argmax(a[i], i + 1.0, b, sums, kappa, low[i], stop)
+            low[i] = _row_argmax(a[i], i + 1.0, b, sums, kappa, stop, low[i])
         edge = low[i]
         open_cells += high[i] - low[i]
     return open_cells

@@ -70,6 +70,42 @@ def pack(
 
 
 @compiled
+def _place_run(
+    run: NDArray[np.int64],  # [n] packed, their upper bits equal
+    index: int,
+    scores: NDArray[np.float64],  # [N]
+    gains: NDArray[np.float64],  # [N]
+    own: float,
+    factor: float,
+    discounts: NDArray[np.float64],  # of these ranks and those behind
+    sign: float,
+    share: NDArray[np.float64],  # [N]
+) -> None:
+    """Do what `place` does for items that are not told apart yet."""
+    keys = np.empty(run.size)
+    tied = True
+    for m in range(run.size):
+        n = run[m] & index
+        keys[m] = own * scores[n] - factor * gains[n]
+        tied &= keys[m] == keys[0]
+    if not tied:
+        order = np.argsort(-keys, kind="mergesort")
+        run[:] = run[order]
+        keys = keys[order]
+    first = 0
+    while first < run.size:
+        last = first
+        total = 0.0
+        while last < run.size and keys[last] == keys[first]:
+            total += discounts[last] if last < discounts.size else 0.0
+            last += 1
+        mean = sign * (total / (last - first))
+        for m in range(first, last):
+            share[run[m] & index] += mean
+        first = last
+
+
+@compiled
 def place(
     packed: NDArray[np.int64],  # [b, n] sorted
     counts: NDArray[np.int64],  # [b]
@@ -98,22 +134,9 @@ def place(
                 continue
             while stop < end and items[stop] >> bits == upper:
                 stop += 1
-            run = items[start:stop]  # of equal upper bits
-            keys = np.empty(run.size)
-            for m in range(run.size):
-                n = run[m] & index
-                keys[m] = own * scores[row, n] - factors[row] * gains[row, n]
-            order = np.argsort(-keys, kind="mergesort")
-            first = 0
-            while first < run.size:
-                last = first
-                total = 0.0
-                while last < run.size and keys[order[last]] == keys[order[first]]:
-                    total += discounts[start + last] if start + last < K else 0.0
-                    last += 1
-                for m in range(first, last):
-                    share[run[order[m]] & index] += sign * (total / (last - first))
-                first = last
+            _place_run(
+                items[start:stop], index, scores[row], gains[row], own, factors[row], discounts[start:], sign, share
+            )
             start = stop
 
 

@@ -10,7 +10,6 @@ without an edge does not count. Of equally good paths the one with the smallest 
 to the first; features of tied paths are not shared.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -96,14 +95,14 @@ class LinearChain(LinearLossTask):
         gradient = chains.features((away, scale), (toward, -scale))
         score = chains.score(away) - chains.score(toward)
         value = Row(weights[0], weights[1], scale).value(score, chains.loss(away), chains.loss(toward))
-        return Contrast._make(map(chains.tensor, (gradient, value.astype(gradient.dtype), chains.edges > 0)))
+        return Contrast(*map(chains.tensor, (gradient, value.astype(gradient.dtype), chains.edges > 0)))
 
     def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
         """One output, as `contrast` has two of them."""
         chains = self._chains(scores, target, mask)
         (path,) = chains.paths(weight if weight is TRUTH else chains.each("weight", weight))
         features = chains.features((path, np.ones(len(path))))
-        return Output._make(map(chains.tensor, (features, chains.loss(path).astype(features.dtype))))
+        return Output(*map(chains.tensor, (features, chains.loss(path).astype(features.dtype))))
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:
         """All K^n label sequences."""
@@ -143,8 +142,8 @@ class _Chains:
     def each(self, name: str, value: float | Tensor) -> NDArray[np.float64]:
         """One number a chain."""
         check_strength(name, value, self.mask.shape[:-1])
-        numbers = value.cpu().double().numpy().reshape(-1) if isinstance(value, Tensor) else np.array(value, np.float64)
-        return np.broadcast_to(numbers, self.edges.shape)
+        numbers = value.cpu().double().numpy().reshape(-1) if isinstance(value, Tensor) else value
+        return np.broadcast_to(np.asarray(numbers, np.float64), self.edges.shape)
 
     def paths(self, *weights: NDArray[np.float64] | Truth) -> list[NDArray[np.int64]]:
         """The labels of argmax F + weight·L for every weight, each [B, E + 1], 0 behind the last step."""
@@ -154,7 +153,7 @@ class _Chains:
         largest = LARGEST_SCORE if self.scores.dtype == np.float64 else float(np.finfo(np.float32).max)
         if not _kernels().linear_chain_paths(self.scores, self.edges, self.labels, prices, largest, found):
             check_finite(self.given, self.mask[..., None, None])
-        solved: Iterator[NDArray[np.int64]] = iter(found)
+        solved = iter(found)
         return [self.labels if weight is TRUTH else next(solved) for weight in weights]
 
     def features(self, *terms: tuple[NDArray[np.int64], NDArray[np.float64]]) -> NDArray[Any]:

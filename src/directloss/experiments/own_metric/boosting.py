@@ -4,8 +4,9 @@ LightGBM is no dependency. It is imported when a run needs it.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,10 +62,15 @@ def boost(
         }
         found.append(lightgbm.train(parameters, data, num_boost_round=moments[-1]))
         progress((number + 1) / len(settings))
-    for moment in moments:
-        record(partial(_scores, found, moment))
 
+    @cache
+    def scores(inputs: Tensor) -> list[Tensor]:
+        """At every moment: a tree is evaluated once."""
+        parts = [
+            [booster.predict(inputs.numpy(), start_iteration=start, num_iteration=end - start) for booster in found]
+            for start, end in pairwise((0, *moments))
+        ]
+        return list(torch.from_numpy(np.cumsum(parts, axis=0)).float())
 
-def _scores(boosters: Sequence[Any], trees: int, inputs: Tensor) -> Tensor:
-    found = [booster.predict(inputs.numpy(), num_iteration=trees) for booster in boosters]
-    return torch.from_numpy(np.stack(found)).float()
+    for moment in range(len(moments)):
+        record(lambda inputs, moment=moment: scores(inputs)[moment])
