@@ -6,7 +6,7 @@ and the mean of these is the gradient that one process with all the scores would
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -50,7 +50,7 @@ def _gather_lists(group: Any, scores: Tensor, *others: Tensor | None) -> list[An
     return found
 
 
-gather: Callable[..., list[Any]] = torch.compiler.disable(_gather_lists)
+gather = cast(Callable[..., list[Any]], torch.compiler.disable(_gather_lists))
 
 
 def _gather_ragged(tensor: Tensor, sizes: list[int], group: Any, processes: int) -> list[Tensor]:

@@ -5,7 +5,7 @@ belongs to. Lists of different lengths need no padding then.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -90,7 +90,7 @@ def _flat_values(
     return values, counted
 
 
-flat_values: Callable[..., tuple[Tensor, Tensor]] = torch.compiler.disable(_flat_values)
+flat_values = cast(Callable[..., tuple[Tensor, Tensor]], torch.compiler.disable(_flat_values))
 
 
 def contrast_flat(

@@ -89,8 +89,8 @@ class LinearChain(LinearLossTask):
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
         """As inherited, but paths stay labels: the gradient is the only array of the size of scores that is made."""
         chains = self._chains(scores, target, mask)
-        weights = [weight if weight is TRUTH else chains.each("weight", weight) for weight in row[:2]]
-        scale = chains.each("the scale of the update", row.scale)
+        weights: list[Any] = [weight if weight is TRUTH else chains.each("weight", weight) for weight in row[:2]]
+        scale: Any = chains.each("the scale of the update", row.scale)  # arrays, with which a row computes as well
         away, toward = chains.paths(*weights)
         gradient = chains.features((away, scale), (toward, -scale))
         score = chains.score(away) - chains.score(toward)
