@@ -306,6 +306,8 @@ def test_an_experiment_shows_only_its_own_options():
     vision = {"--root", "--weights", "--backbone"}
     own = {
         "actions": {*vision, "--train"},
+        "own-metric": {"--data"},
+        "segmentation": {"--data", "--root"},
         "detection": {*vision, "--features", "--images", "--boxes", "--positive", "--negative", "--batch"},
     }
     for names in ([name] for name in EXPERIMENTS):
