@@ -710,7 +710,7 @@ def ranking_ways() -> str:
     positives, negatives = 200_000, 800_000
     lines = [f"| {positives:,} positives, {negatives:,} negatives | weight > 0 | weight < 0 |", "|---|---|---|"]
     for member in TASKS.values():
-        if issubclass(member, RankingTask):
+        if issubclass(member, RankingTask | CountTask):
             _, *ways = explain(member(), positives, negatives).splitlines()
             cells = [way.partition(": ")[2] for way in ways]
             lines.append(f"| `{member()!r}` | {cells[0]} | {cells[1]} |")

@@ -75,8 +75,12 @@ class CountTask(ArrayTask):
 
     def explain(self, positives: int, negatives: int) -> str:
         """How inference works on a list of this size, and what it costs."""
-        cells = (positives + 1) * (negatives + 1)
-        return f"both signs: all pairs of counts that can be best, at most {cells:,}"
+        table = f"all pairs of counts that can be best, at most {(positives + 1) * (negatives + 1):,} of them"
+        return self._explained(positives, negatives, table, table)
+
+    def _explained(self, positives: int, negatives: int, up: str, down: str) -> str:
+        size = f"{positives:,} positives, {negatives:,} negatives"
+        return f"{self!r}, {size}\nweight > 0: {up}\nweight < 0: {down}"
 
     def oracle(self, scores: Tensor, target: Tensor, weight: Tensor | Truth, mask: Tensor) -> Output:
         """See `output`."""
@@ -208,11 +212,9 @@ class TverskyTask(CountTask):
 
     def explain(self, positives: int, negatives: int) -> str:
         """How inference works on a list of this size, and what it costs."""
-        if self.weights()[1] <= 1:
-            return "both signs: linear in the number of items after a sort"
-        return "weight > 0: linear in the number of items after a sort; weight < 0 (β > 1): " + super().explain(
-            positives, negatives
-        ).removeprefix("both signs: ")
+        table = super().explain(positives, negatives).rpartition(": ")[2]
+        walk = f"one walk through both classes, O(P + M): at most {positives + negatives:,} steps"
+        return self._explained(positives, negatives, walk, walk if self.weights()[1] <= 1 else f"β > 1: {table}")
 
     def _select(self, lists: Lists, sizes: NDArray[np.int64], weights: NDArray[np.float64], chosen: _Selected) -> None:
         kernels = _kernels()
