@@ -1,8 +1,9 @@
-"""The benchmark compares what it says: peers that compute average precision, ratios to the floor."""
+"""The benchmark compares what it says: peers that compute average precision, ratios to the floor. Mutants die."""
 
 import pytest
 import torch
 
+from benchmarks.mutation import mutants, run_child
 from benchmarks.peers import reference_dp, smooth_ap
 from benchmarks.speed import compare, problem, with_backward
 from directloss import AveragePrecision, AveragePrecisionLoss, PositiveDirect
@@ -29,3 +30,33 @@ def test_ratios_are_to_the_first_method():
     assert result["floor"]["ratio"] == 1
     assert result["loss"]["ratio"] > 1
     assert result["loss"]["milliseconds"] > 0
+
+
+CLAMP = '''def clamp(x, top):
+    """At most top, at least 0."""
+    if x > top:
+        return top
+    return max(x, 0)
+'''
+
+
+def clamp_fails(tree) -> str:
+    names = {}
+    exec(compile(tree, "clamp", "exec"), names)
+    return "" if [names["clamp"](x, 3) for x in (-1, 2, 5)] == [0, 2, 3] else "wrong"
+
+
+def test_mutants_are_killed_unless_they_do_the_same():
+    tree, every = mutants(CLAMP, "clamp.py")
+    changes = {mutant.change: mutant for mutant in every}
+    assert run_child(lambda: clamp_fails(tree), 5.0)[:2] == ("survived", "")
+
+    def outcome(change):
+        return run_child(lambda: changes[change].plant() or clamp_fails(tree), 5.0)[0]
+
+    assert outcome("x > top  →  x <= top") == "killed"
+    assert outcome("max  →  min") == "killed"
+    assert outcome("return top  →  return None") == "killed"
+    assert outcome("x > top  →  x >= top") == "survived"  # at the boundary both are the same
+    assert [mutant.name for mutant in mutants(CLAMP, "clamp.py")[1]] == [mutant.name for mutant in every]
+    assert not any("At most" in mutant.change for mutant in every)

@@ -14,12 +14,16 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "checks": 0,
     "kernels": 0,
     "update": 1,
+    "distributed": 1,
     "autograd": 2,
     "task": 3,
     "verification": 4,
     "families": 4,
     "tasks": 5,
+    "shapes": 5,
+    "diagnosis": 5,
     "loss": 6,
+    "retrieval": 7,
     "training": 7,
     "experiments": 8,
     "__main__": 9,
@@ -41,6 +45,7 @@ ROOMS = {  # of the experiments: the same rule
     "own_metric": 5,
     "actions": 5,
     "detection": 5,
+    "segmentation": 5,
     "__init__": 6,
     "cli": 7,
 }
@@ -135,7 +140,10 @@ def test_every_module_has_a_place_and_says_why_it_exists():
 
 def test_public_names():
     tasks = {member.__name__ for member in directloss.TASKS.values()}
-    doors = {name.removesuffix("Loss") for name in directloss.__all__ if name.endswith("Loss")} - {"Structured"}
+    doors = {name.removesuffix("Loss") for name in directloss.__all__ if name.endswith("Loss")} - {
+        "Retrieval",
+        "Structured",
+    }
     assert doors == {
         "AveragePrecision", "FMeasure", "IoU", "NDCG", "PartialAUC", "PrecisionAtK", "ROCAUC", "ReciprocalRank",
         "Tversky",
@@ -145,10 +153,10 @@ def test_public_names():
         "TASKS", "TRUTH", "UPDATES",
         "ByNegatives", "ByRank", "CountTask", "LinearLossTask", "RankingTask", "explain",
         "CentralDirect", "Hinge", "NegativeDirect", "Perceptron", "PositiveDirect", "Row", "Update",
-        "Output", "Problem", "StructuredLoss", "Task", "TaskError",
+        "Diagnosis", "Output", "Problem", "RetrievalLoss", "StructuredLoss", "Task", "TaskError",
         "average_precision_loss", "f_measure_loss", "iou_loss", "ndcg_loss", "partial_auc_loss", "precision_at_k_loss",
         "reciprocal_rank_loss", "roc_auc_loss", "tversky_loss",
-        "check_task", "direct_loss", "edge_potentials", "structured_loss", "typical_epsilon",
+        "check_task", "diagnose", "direct_loss", "edge_potentials", "metric", "structured_loss", "typical_epsilon",
     }  # fmt: skip
     for name in directloss.__all__:
         assert getattr(directloss, name).__doc__

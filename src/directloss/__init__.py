@@ -1,6 +1,10 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
 from . import interrupts as interrupts  # first: from here on Ctrl-C ends the command quietly, also while torch loads
+from .diagnosis import (
+    Diagnosis,
+    diagnose,
+)
 from .families import (
     ByNegatives,
     ByRank,
@@ -31,6 +35,12 @@ from .loss import (
     roc_auc_loss,
     structured_loss,
     tversky_loss,
+)
+from .retrieval import (
+    RetrievalLoss,
+)
+from .shapes import (
+    metric,
 )
 from .task import (
     Output,
@@ -100,6 +110,7 @@ __all__ = [
     "CentralDirect",
     "CountTask",
     "DAGPath",
+    "Diagnosis",
     "FMeasure",
     "FMeasureLoss",
     "GridPath",
@@ -129,6 +140,7 @@ __all__ = [
     "RecallAtK",
     "ReciprocalRank",
     "ReciprocalRankLoss",
+    "RetrievalLoss",
     "Row",
     "StructuredLoss",
     "Task",
@@ -140,11 +152,13 @@ __all__ = [
     "ZeroOne",
     "average_precision_loss",
     "check_task",
+    "diagnose",
     "direct_loss",
     "edge_potentials",
     "explain",
     "f_measure_loss",
     "iou_loss",
+    "metric",
     "ndcg_loss",
     "partial_auc_loss",
     "precision_at_k_loss",

@@ -7,6 +7,7 @@ operators (see `autograd.py`), where a compiler does not look.
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,18 +17,24 @@ __all__ = [
     "check_binary",
     "check_classes",
     "check_count",
+    "check_embeddings",
     "check_finite",
+    "check_indexes",
     "check_length",
+    "check_list_task",
+    "check_list_weight",
     "check_lists_of_one",
     "check_not_negative",
     "check_parts",
     "check_positive",
     "check_problems",
+    "check_process_group",
     "check_reduction",
     "check_scored",
     "check_scores",
     "check_shape",
     "check_share",
+    "check_similarity",
     "check_strength",
     "check_weight",
     "needs_dispatch",
@@ -190,6 +197,83 @@ def check_finite(scores: Tensor, mask: Tensor | None) -> None:
             f"scores must be finite where valid, and at most {LARGEST_SCORE:g} in magnitude",
             "Mask the item out (mask=False), or look for the overflow or division that made it.",
         )
+
+
+def check_list_task(name: str, task: Any, scores: Tensor, target: Tensor) -> None:
+    """Lists of another shape need a task on lists, with one target an item."""
+    if task.event_dims != 1 or target.shape != scores.shape:
+        raise ValueError(
+            f"{name} is for tasks on lists with a target of the shape of scores; {task!r} got scores of shape "
+            f"{tuple(scores.shape)} and a target of shape {tuple(target.shape)}. Reshape them yourself."
+        )
+
+
+def check_indexes(scores: Tensor, indexes: Tensor) -> None:
+    """One integer for every item."""
+    if not isinstance(indexes, Tensor) or indexes.is_floating_point() or indexes.is_complex():
+        kind = indexes.dtype if isinstance(indexes, Tensor) else type(indexes).__name__
+        raise TypeError(f"indexes must be a tensor of integers, the id of the list of every item; got {kind}.")
+    if indexes.shape != scores.shape:
+        raise ValueError(
+            f"scores has shape {tuple(scores.shape)} but indexes has shape {tuple(indexes.shape)}; both must have one "
+            "entry for every item."
+        )
+
+
+def check_list_weight(weight: Tensor, values: Tensor) -> Tensor:
+    """Return the weights of lists in a mean: one for every list, finite, at least 0."""
+    if not isinstance(weight, Tensor) or weight.shape != values.shape:
+        shape = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise ValueError(
+            f"weight must be a tensor with one number for every list, of shape {tuple(values.shape)}; got {shape}. To "
+            "weigh items there is no exact way; see docs/guide.md."
+        )
+    weight = weight.to(values.device, values.dtype)
+    if not needs_dispatch(weight):
+        refuse_first(~((weight >= 0) & weight.isfinite()), weight, "weight must be finite and at least 0", "")
+    return weight
+
+
+def check_process_group(group: Any) -> None:
+    """torch.distributed is there, and started."""
+    if not torch.distributed.is_available():
+        raise RuntimeError("process_group needs torch.distributed, which this build of torch does not have.")
+    if not torch.distributed.is_initialized():
+        raise RuntimeError(
+            "process_group needs torch.distributed to be started. Call torch.distributed.init_process_group first, "
+            "e.g. under torchrun; or leave process_group out to rank what this process holds."
+        )
+    if torch.distributed.get_rank(group) < 0:
+        raise RuntimeError("this process is not in process_group. Pass a group that it is in.")
+
+
+def check_similarity(similarity: str) -> str:
+    """Return similarity if it is one."""
+    if similarity not in ("cosine", "dot"):
+        raise ValueError(f"similarity must be 'cosine' or 'dot'; got {similarity!r}.")
+    return similarity
+
+
+def check_embeddings(embeddings: Tensor, labels: Tensor, others: Tensor | None, other_labels: Tensor | None) -> None:
+    """Embeddings (samples, dimensions) with one label each; those to search, if there are any, alike."""
+    if (others is None) != (other_labels is None):
+        raise ValueError("ref_embeddings and ref_labels come together; got one of them.")
+    for name, vectors, known in (("", embeddings, labels), ("ref_", others, other_labels)):
+        if vectors is None or known is None:
+            continue
+        if vectors.dim() != 2 or not vectors.is_floating_point():
+            raise ValueError(
+                f"{name}embeddings must have shape (samples, dimensions) and a floating-point type; got "
+                f"{tuple(vectors.shape)} of {vectors.dtype}."
+            )
+        if known.shape != vectors.shape[:1]:
+            raise ValueError(
+                f"{name}labels must have shape {tuple(vectors.shape[:1])}, one a sample; got {tuple(known.shape)}."
+            )
+        if vectors.shape[1] != embeddings.shape[1]:
+            raise ValueError(
+                f"embeddings have {embeddings.shape[1]} dimensions but ref_embeddings have {vectors.shape[1]}."
+            )
 
 
 def check_count(name: str, value: int) -> None:

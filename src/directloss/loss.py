@@ -12,7 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from .autograd import differentiable_values
-from .checks import check_alike, check_parts, check_reduction, check_scored, check_scores
+from .checks import (
+    check_alike,
+    check_list_task,
+    check_list_weight,
+    check_parts,
+    check_reduction,
+    check_scored,
+    check_scores,
+)
+from .distributed import gather
+from .shapes import flat_values, to_lists
 from .task import Task
 from .tasks import (
     NDCG,
@@ -54,15 +64,38 @@ __all__ = [
 
 
 def structured_loss(
-    task: Task, update: Update, scores: Tensor, target: Tensor, mask: Tensor | None = None, reduction: str = "mean"
+    task: Task,
+    update: Update,
+    scores: Tensor,
+    target: Tensor,
+    mask: Tensor | None = None,
+    reduction: str = "mean",
+    *,
+    dim: int = -1,
+    indexes: Tensor | None = None,
+    weight: Tensor | None = None,
+    ignore_index: int | None = None,
+    process_group: Any = None,
 ) -> Tensor:
     """The loss of an update on a task; see `StructuredLoss`."""
     check_parts(task, update)
-    return _structured_loss(task, update, scores, target, mask, reduction)
+    return _structured_loss(
+        task, update, scores, target, mask, reduction, dim, indexes, weight, ignore_index, process_group
+    )
 
 
 def _structured_loss(
-    task: Task, update: Update, scores: Tensor, target: Tensor, mask: Tensor | None, reduction: str
+    task: Task,
+    update: Update,
+    scores: Tensor,
+    target: Tensor,
+    mask: Tensor | None,
+    reduction: str,
+    dim: int = -1,
+    indexes: Tensor | None = None,
+    weight: Tensor | None = None,
+    ignore_index: int | None = None,
+    process_group: Any = None,
 ) -> Tensor:
     check_reduction(reduction)
     if not isinstance(scores, Tensor):
@@ -71,12 +104,26 @@ def _structured_loss(
     if (device == "cpu" or torch.amp.is_autocast_available(device)) and torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # at least float32 throughout, as torch's own losses
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-            return _structured_loss(task, update, scores, target, mask, reduction)
-    values, counted = differentiable_values(task, update.row, scores, target, mask)
+            return _structured_loss(
+                task, update, scores, target, mask, reduction, dim, indexes, weight, ignore_index, process_group
+            )
+    if dim != -1 or ignore_index is not None:
+        scores, target, mask = to_lists(task, scores, target, mask, dim, ignore_index)
+    if process_group is not None:
+        check_list_task("process_group", task, scores, target)
+        scores, target, mask, indexes = gather(process_group, scores, target, mask, indexes)
+    if indexes is None:
+        values, counted = differentiable_values(task, update.row, scores, target, mask)
+    else:
+        values, counted = flat_values(task, update.row, scores, target, mask, indexes)
+    if weight is not None:
+        counted = check_list_weight(weight, values) * counted
+        values = values * counted
     if reduction == "sum":
         values = values.sum()
-    elif reduction == "mean" and values.dim() > 0:
-        values = values.sum() / counted.sum().clamp(min=1)
+    elif reduction == "mean" and (values.dim() > 0 or weight is not None):
+        whole = counted.sum()
+        values = values.sum() / (whole.clamp(min=1) if weight is None else whole.where(whole > 0, 1.0))
     return values if values.dtype == scores.dtype else values.to(scores.dtype)
 
 
@@ -87,9 +134,15 @@ class StructuredLoss(nn.Module):
         task: what is predicted and what it costs, e.g. `AveragePrecision()`.
         update: which two outputs are contrasted, e.g. `PositiveDirect(epsilon=1.0)`.
         reduction: "mean" over the lists that count, "sum", or "none" for one value per list.
+        ignore_index: a value of the target whose items are left out, as in torch's cross-entropy.
+        process_group: processes that hold parts of the same lists, e.g. torch.distributed.group.WORLD. Scores are then
+            ranked together, and gradients are those of one process after the mean that DistributedDataParallel takes.
 
     Call it with scores (..., items), raw, of any floating-point type; target, what the task asks for, as a rule bool,
     int or float in {0, 1}; and optionally mask, True where an item is valid. Leading dimensions are a batch of lists.
+    Other shapes come by name: `dim` is the dimension of the list, so dim=0 for scores (samples, classes) is one list a
+    class; `indexes`, an integer for every item, ranks within equal integers, whatever their order; `weight`, one number
+    a list, weighs lists in the mean.
     The value is the function whose gradient this is; for the direct updates the ramp loss. Where no positive is tied,
     it brackets the metric: negative ≤ task loss of the prediction ≤ positive.
 
@@ -106,18 +159,50 @@ class StructuredLoss(nn.Module):
     tensor([0.4167, 0.4167, 0.4167], grad_fn=<...>)
     """
 
-    def __init__(self, task: Task, update: Update, reduction: str = "mean") -> None:
+    def __init__(
+        self,
+        task: Task,
+        update: Update,
+        reduction: str = "mean",
+        *,
+        ignore_index: int | None = None,
+        process_group: Any = None,
+    ) -> None:
         super().__init__()
         check_parts(task, update)
         self.task = task
         self.update = update
         self.reduction = check_reduction(reduction)
+        self.ignore_index = ignore_index
+        self.process_group = process_group
 
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        return _structured_loss(self.task, self.update, scores, target, mask, self.reduction)
+    def forward(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        mask: Tensor | None = None,
+        *,
+        dim: int = -1,
+        indexes: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Tensor:
+        return _structured_loss(
+            self.task,
+            self.update,
+            scores,
+            target,
+            mask,
+            self.reduction,
+            dim,
+            indexes,
+            weight,
+            self.ignore_index,
+            self.process_group,
+        )
 
     def extra_repr(self) -> str:
-        return f"task={self.task}, update={self.update}, reduction={self.reduction!r}"
+        ignored = "" if self.ignore_index is None else f", ignore_index={self.ignore_index}"
+        return f"task={self.task}, update={self.update}, reduction={self.reduction!r}{ignored}"
 
 
 class TaskLoss(StructuredLoss):
@@ -125,8 +210,17 @@ class TaskLoss(StructuredLoss):
 
     task_class: type[Task]
 
-    def __init__(self, update: Update = PositiveDirect(1.0), reduction: str = "mean", **options: Any) -> None:
-        super().__init__(self.task_class(**options), update, reduction)
+    def __init__(
+        self,
+        update: Update = PositiveDirect(1.0),
+        reduction: str = "mean",
+        *,
+        ignore_index: int | None = None,
+        process_group: Any = None,
+        **options: Any,
+    ) -> None:
+        task = self.task_class(**options)
+        super().__init__(task, update, reduction, ignore_index=ignore_index, process_group=process_group)
 
 
 def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss], Callable[..., Tensor]]:
@@ -140,10 +234,11 @@ def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss]
     listed = "".join(f", {one.name}={one.default!r}" for one in options)
     update = Parameter("update", Parameter.POSITIONAL_OR_KEYWORD, default=PositiveDirect(1.0), annotation=Update)
     reduction = Parameter("reduction", Parameter.POSITIONAL_OR_KEYWORD, default="mean", annotation=str)
+    others = [Parameter(one, Parameter.KEYWORD_ONLY, default=None) for one in ("ignore_index", "process_group")]
     module = type(f"{name}Loss", (TaskLoss,), {
         "__doc__": f"`StructuredLoss` on `{name}`: {name}Loss(update=PositiveDirect(1.0), reduction='mean'{listed}).",
         "__module__": __name__,
-        "__signature__": Signature([update, reduction, *options]),
+        "__signature__": Signature([update, reduction, *others, *options]),
         "task_class": task_class,
     })  # fmt: skip
     default, make = task_class(), lru_cache(maxsize=64)(task_class)
@@ -155,9 +250,27 @@ def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss]
         update: Update = PositiveDirect(1.0),
         mask: Tensor | None = None,
         reduction: str = "mean",
+        dim: int = -1,
+        indexes: Tensor | None = None,
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        process_group: Any = None,
         **options: Any,
     ) -> Tensor:
-        return structured_loss(make(**options) if options else default, update, scores, target, mask, reduction)
+        task = make(**options) if options else default
+        return structured_loss(
+            task,
+            update,
+            scores,
+            target,
+            mask,
+            reduction,
+            dim=dim,
+            indexes=indexes,
+            weight=weight,
+            ignore_index=ignore_index,
+            process_group=process_group,
+        )
 
     function.__name__ = function.__qualname__ = functional
     function.__doc__ = f"The functional form of `{name}Loss`."

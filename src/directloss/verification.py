@@ -122,7 +122,10 @@ def _warn_of_scale(task: Task, generator: torch.Generator) -> None:
         found.append(typical_epsilon(task, scores, problem.target, problem.mask))
     epsilons = torch.stack(found)
     epsilons = epsilons[~epsilons.isnan()]
-    if len(epsilons) and not USUAL_EPSILON[0] <= (typical := epsilons.median().item()) <= USUAL_EPSILON[1]:
+    if (
+        len(epsilons) >= SCALE_PROBLEMS // 3
+        and not USUAL_EPSILON[0] <= (typical := epsilons.median().item()) <= USUAL_EPSILON[1]
+    ):
         few = "changes nothing in most problems" if typical > 1 else "goes to the worst output in most problems"
         warnings.warn(
             f"{task!r} keeps all laws, but its scale is unusual: with scores from N(0, 1) and up to {SCALE_LONGEST} "

@@ -200,7 +200,7 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
     [
         (
             ["reproduce", "nothing"],
-            "There is no experiment 'nothing'. There are: synthetic, label-noise, separable, actions, detection.",
+            f"There is no experiment 'nothing'. There are: {', '.join(EXPERIMENTS)}.",
         ),
         (["reproduce", "separable", "--preset", "huge"], "separable has no preset 'huge'. It has: quick, paper."),
         (["reproduce", "separable", "--backend", "dask"], "There is no backend 'dask'. There are: loky, ray."),

@@ -11,7 +11,8 @@ import directloss
 from directloss import Hinge, StructuredLoss
 
 DOORS = {name: getattr(directloss, name) for name in directloss.__all__ if name.endswith("Loss")}
-DOORS.pop("StructuredLoss")
+for other in ("RetrievalLoss", "StructuredLoss"):
+    DOORS.pop(other)
 OPTIONS = {"NDCGLoss": {"k": 3}, "PartialAUCLoss": {"max_fpr": 0.4}, "PrecisionAtKLoss": {"k": 2},
            "FMeasureLoss": {"beta": 2.0}, "TverskyLoss": {"alpha": 0.3, "beta": 0.7}}  # fmt: skip
 

@@ -7,13 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from directloss import (
+    NDCG,
     TASKS,
     TRUTH,
     UPDATES,
     CentralDirect,
+    CountTask,
     NegativeDirect,
     PositiveDirect,
+    PrecisionAtK,
     RankingTask,
+    RecallAtK,
     StructuredLoss,
     check_task,
 )
@@ -199,9 +203,10 @@ def test_reductions_leave_out_lists_that_do_not_count(member):
     mask = torch.ones(4, 5, dtype=torch.bool)
     mask[3] = False
     each = StructuredLoss(task, update, reduction="none")(scores, target, mask)
-    ranking = isinstance(task, RankingTask)
+    both = isinstance(task, RankingTask | NDCG | PrecisionAtK | RecallAtK)  # they need positives and negatives
+    some = isinstance(task, CountTask)  # they need positives
     counted = task.contrast(scores, target, update.row, mask).counted
-    assert counted.tolist() == ([True, not ranking, not ranking, False])
+    assert counted.tolist() == [True, not (both or some), not both, False]
     assert (each[~counted] == 0).all()
     torch.testing.assert_close(StructuredLoss(task, update, reduction="sum")(scores, target, mask), each.sum())
     torch.testing.assert_close(StructuredLoss(task, update)(scores, target, mask), each.sum() / counted.sum())

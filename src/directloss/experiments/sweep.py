@@ -7,7 +7,7 @@ so that choosing, with or without early stopping, needs no second training.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -56,25 +56,28 @@ class Curves:
     dead: tuple[float, ...]
     """By setting: the share of iterations whose gradient was zero at every score."""
 
+    metric: ClassVar[str] = "AP"
+    others: ClassVar[tuple[str, ...]] = ("iterations", "dead")
+    """The fields that are no curves."""
+
+    def curves(self) -> dict[str, Curve]:
+        """By the name of their set."""
+        return {name: value for name, value in vars(self).items() if name not in self.others}
+
     def check(self, config: Any) -> None:
-        """Raise a ValueError unless every curve has all checkpoints and settings, and AP is from 0 to 1."""
+        """Raise a ValueError unless every curve has all checkpoints and settings, and its metric is from 0 to 1."""
         checkpoints, settings = len(self.iterations), len(config.settings)
         if not checkpoints or len(self.dead) != settings:
             raise ValueError(f"dead must have {settings} settings, and iterations a checkpoint")
-        for name, curve in vars(self).items():
-            if name not in ("iterations", "dead"):
-                if len(curve) != checkpoints or any(len(row) != settings for row in curve):
-                    raise ValueError(f"{name} must have {checkpoints} checkpoints with {settings} settings each")
-                if not all(0 <= value <= 1 for row in curve for value in row):
-                    raise ValueError(f"{name} must be AP, from 0 to 1")
+        for name, curve in self.curves().items():
+            if len(curve) != checkpoints or any(len(row) != settings for row in curve):
+                raise ValueError(f"{name} must have {checkpoints} checkpoints with {settings} settings each")
+            if not all(0 <= value <= 1 for row in curve for value in row):
+                raise ValueError(f"{name} must be {self.metric}, from 0 to 1")
 
     def only(self, places: Sequence[int]) -> Self:
         """The same with the settings in these places only."""
-        curves = {
-            name: tuple(tuple(row[k] for k in places) for row in values)
-            for name, values in vars(self).items()
-            if name not in ("iterations", "dead")
-        }
+        curves = {name: tuple(tuple(row[k] for k in places) for row in curve) for name, curve in self.curves().items()}
         return replace(self, dead=tuple(self.dead[k] for k in places), **curves)
 
 

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..checks import check_count
-from ..task import Contrast, Output, Task
-from ..update import TRUTH, Row, Truth, Weight
-from .arrays import Lists, Weights, contrast_arrays, output_arrays
+from ..task import Output
+from ..update import TRUTH, Truth
+from .arrays import ArrayTask, Lists, Weights, any_item, positives
 
 __all__ = ["CountTask", "TverskyTask"]
 
@@ -44,7 +44,7 @@ class _Selected(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CountTask(Task):
+class CountTask(ArrayTask):
     """A task made of a function of counts.
 
     A subclass writes `loss`. For images pass `event_dims=2`: scores (B, H, W) are B problems, scores (B, C, H, W) one
@@ -65,9 +65,13 @@ class CountTask(Task):
         """The factor of F, above 0; here 2/P, so that ε is in units of scores where about P items are selected."""
         return 2 / np.maximum(positives, 1)
 
+    def check_target(self, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+        """A target of 0 and 1, as bool."""
+        return positives(scores, target, mask)
+
     def counts(self, target: Tensor, mask: Tensor) -> Tensor:
         """Lists with a positive."""
-        return target.flatten(-self.event_dims).any(-1)
+        return any_item(target, self.event_dims)
 
     def explain(self, positives: int, negatives: int) -> str:
         """How inference works on a list of this size, and what it costs."""
@@ -80,18 +84,10 @@ class CountTask(Task):
             scores, target, weight if weight is TRUTH else weight.flatten(-self.event_dims)[..., 0], mask
         )
 
-    def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
-        """Both outputs by the compiled kernels."""
-        return contrast_arrays(self, scores, target, row, mask)
-
-    def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
-        """One output by the compiled kernels."""
-        return output_arrays(self, scores, target, weight, mask)
-
     def solve(
         self, lists: Lists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
     ) -> NDArray[np.float64]:
-        """Contrast two outputs; see `families/arrays.py`."""
+        """See `ArrayTask`."""
         kernels = _kernels()
         count, counted = len(lists.scores), lists.counted
         sizes, truth = np.empty((count, 4), np.int64), np.empty(count)
@@ -112,7 +108,8 @@ class CountTask(Task):
                 if weight.any():
                     self._select(lists, sizes, weight, chosen)
             numbers[0] += (scale * chosen.relative) * (-1 if output else 1) * counted
-            numbers[1 + output, counted] = self.loss(*chosen.counts[counted].T, P[counted], M[counted])
+            tp, fp = chosen.counts[counted].T
+            numbers[1 + output, counted] = self.loss(tp, fp, P[counted], M[counted])
             found.append(chosen.cuts)
         kernels.write(*lists[:3], *found, factor * scale * counted, gradient)
         return numbers
@@ -207,7 +204,7 @@ class TverskyTask(CountTask):
 
     def counts(self, target: Tensor, mask: Tensor) -> Tensor:
         """Lists with a positive; with `count_empty` all that have an item."""
-        return (mask if self.count_empty else target).flatten(-self.event_dims).any(-1)
+        return any_item(mask if self.count_empty else target, self.event_dims)
 
     def explain(self, positives: int, negatives: int) -> str:
         """How inference works on a list of this size, and what it costs."""

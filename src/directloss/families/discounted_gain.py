@@ -22,15 +22,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..checks import check_lists_of_one
 from ..task import Contrast, Output
-from ..update import TRUTH, Row, Weight
-from .arrays import Lists, Weights, contrast_arrays, output_arrays
+from ..update import TRUTH, Row
+from .arrays import ArrayTask, Lists, Weights, as_array, positives
 from .linear_loss import LinearLossTask
 
 __all__ = ["DiscountedGainTask"]
 
 
-class DiscountedGainTask(LinearLossTask):
+class DiscountedGainTask(ArrayTask, LinearLossTask):
     """A task made of discounts for ranks and gains for items.
 
     A subclass writes `discounts`, and `check_target`, which returns the gains, unless they are a target of 0 and 1.
@@ -47,13 +48,15 @@ class DiscountedGainTask(LinearLossTask):
         """
         return best
 
+    def check_target(self, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+        """The gains, at least 0, bool or float64, 0 where masked; here a target of 0 and 1."""
+        return positives(scores, target, mask)
+
     def counts(self, target: Tensor, mask: Tensor) -> Tensor:
         """Lists whose gains differ: in others nothing is better than anything else."""
-        if target.shape[-1] == 0:
-            return mask.any(-1)
-        if target.dtype == torch.bool:
-            return target.any(-1) & (mask & ~target).any(-1)
-        return target.amax(-1) > target.masked_fill(~mask, torch.inf).amin(-1)
+        gains, valid = as_array(target), as_array(mask)
+        least = gains if valid.all() else np.where(valid, gains, np.inf)
+        return torch.from_numpy(np.asarray(gains.max(-1, initial=0) > least.min(-1, initial=np.inf))).to(target.device)
 
     def decode(self, scores: Tensor, mask: Tensor) -> Tensor:
         """The discount of each item's rank by descending score."""
@@ -63,8 +66,8 @@ class DiscountedGainTask(LinearLossTask):
         first = items - torch.searchsorted(ascending, keys, right=True)  # how many stand above
         last = items - torch.searchsorted(ascending, keys)
         tied = last - first
-        discounts, sums = _table(self, items)
-        sums = torch.from_numpy(sums).to(keys.device)
+        discounts = _discounts(self, items)
+        sums = torch.from_numpy(np.append(0.0, np.cumsum(discounts))).to(keys.device)
         first, last = first.clamp(max=discounts.size), last.clamp(max=discounts.size)
         return ((sums[last] - sums[first]) / tied).where(mask, 0.0)
 
@@ -89,50 +92,45 @@ class DiscountedGainTask(LinearLossTask):
 
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
         """Both outputs by the compiled kernels."""
-        return contrast_arrays(self, scores, target, row, mask)
-
-    def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
-        """One output by the compiled kernels."""
-        return output_arrays(self, scores, target, weight, mask)
+        if scores.dim() > 1:
+            check_lists_of_one(scores.shape, mask)
+        return super().contrast(scores, target, row, mask)
 
     def solve(
         self, lists: Lists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
     ) -> NDArray[np.float64]:
-        """Contrast two outputs; see `families/arrays.py`."""
+        """See `ArrayTask`."""
         kernels = _kernels()
         scores, gains, valid, counted = lists
         count, items = scores.shape
-        discounts, sums = _table(self, items)
+        discounts = _discounts(self, items)
         if gains.dtype == np.bool_:
             total = np.count_nonzero(gains, axis=-1)
-            best = sums[np.minimum(total, discounts.size)]
+            best = np.append(0.0, np.cumsum(discounts))[np.minimum(total, discounts.size)]
             unit = np.ones(count)
         else:
             total = gains.sum(-1)
-            top = np.sort(_largest(-gains, discounts.size), axis=-1)
-            best = -(top * discounts).sum(-1)  # by rows: a product of matrices rounds a batch unlike a list
+            top = np.ascontiguousarray(np.sort(_largest(gains, discounts.size), axis=-1)[:, ::-1])
+            best = (top * discounts).sum(-1)  # by rows: a product of matrices rounds a batch unlike a list
             unit = np.divide((top**2 * discounts).sum(-1), best, out=np.ones(count), where=best > 0)
         whole = np.where(best > 0, self.whole(best, total), 1.0)
-        gains = gains.astype(np.float64)
+        gains = gains.astype(np.float64, copy=False)
         shares, gained = np.zeros((count, items)), np.zeros((2, count))
         bits = (items - 1).bit_length()
         packed, kept = np.empty((count, items + 1), np.int64), np.empty(count, np.int64)
         for output, weight in enumerate((away, toward)):
             if weight is None:
                 continue
-            if weight is TRUTH:
-                keys = gains
-            else:
-                keys = scores - (weight / (2 * unit))[:, None] * gains if weight.any() else scores
-            if valid is not None:
-                keys = np.where(valid, keys, -np.inf)
-            least = np.full(count, -np.inf)
+            keys = scores, gains, valid, *((0.0, -np.ones(count)) if weight is TRUTH else (1.0, weight / (2 * unit)))
+            least = None
             if discounts.size < items:
-                least = -_largest(-keys, discounts.size).max(-1)
-            kernels.pack(keys, least, bits, packed, kept)
+                shifted = np.empty_like(scores)
+                kernels.shift(*keys, shifted)
+                least = _largest(shifted, discounts.size).min(-1)
+            kernels.pack(*keys, least, bits, packed, kept)
             ranked = packed[:, : kept.max()]
             ranked.sort(axis=-1)
-            kernels.place(ranked, kept, keys, bits, discounts, sums, -1.0 if output else 1.0, shares)
+            kernels.place(ranked, kept, *keys[:2], *keys[3:], bits, discounts, -1.0 if output else 1.0, shares)
             kernels.dots(gains, shares, gained[output])
         gained[1] = gained[0] - gained[1]
         scale = counted * 2 * unit / whole
@@ -165,12 +163,11 @@ def _kernels() -> ModuleType:
     return import_module("directloss.kernels.discounted_gain")  # on first use: importing numba takes half a second
 
 
-def _table(task: DiscountedGainTask, items: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The discounts of a list that long, and their sums up to each rank."""
-    discounts = np.ascontiguousarray(task.discounts(items)[:items], np.float64)
-    return discounts, np.append(0.0, np.cumsum(discounts))
+def _discounts(task: DiscountedGainTask, items: int) -> NDArray[np.float64]:
+    return np.ascontiguousarray(task.discounts(items)[:items], np.float64)
 
 
-def _largest(negated: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """The count least numbers of every row, in any order."""
-    return negated if count >= negated.shape[-1] else np.partition(negated, count - 1, axis=-1)[:, :count]
+def _largest(numbers: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """The largest numbers of every row, in any order."""
+    rest = numbers.shape[-1] - count
+    return np.partition(numbers, rest, axis=-1)[:, rest:] if rest > 0 else numbers

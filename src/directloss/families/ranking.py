@@ -43,6 +43,7 @@ __all__ = ["ByNegatives", "ByRank", "RankingTask"]
 LONG = 1 << 15  # items from which on a list may take seconds
 CHUNK = 1 << 15  # items that are packed, sorted and solved while the cache holds them
 SMALL = 1 << 12  # cells up to which a table is solved whole
+PLANNED = 1 << 11  # items up to which plans of many lists are kept
 CUT_CELLS = 1 << 26  # of the triangle above a cut that is solved whole
 
 
@@ -233,7 +234,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(task: RankingTask, positives: int, negatives: int) -> _Plan:
-    remembered = _plans if positives + negatives < LONG else _long_plans
+    remembered = _plans if positives + negatives <= PLANNED else _long_plans
     return remembered(task.handle, positives, negatives)
 
 
@@ -256,7 +257,7 @@ def _make_plan(handle: int, positives: int, negatives: int) -> _Plan:
 
 
 _plans = lru_cache(maxsize=512)(_make_plan)
-_long_plans = lru_cache(maxsize=2)(_make_plan)
+_long_plans = lru_cache(maxsize=4)(_make_plan)
 
 
 def _checked(task: RankingTask, gain: Any, positives: int, negatives: int) -> tuple[NDArray[Any], NDArray[Any], int]:

@@ -62,15 +62,18 @@ def _rises(score: float, a: float, x: float, kappa_i: float) -> bool:
 def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> bool:
     """Write the best c_i of every row alone, the number of c with D_i(c) > 0; return whether they are a staircase.
 
-    The search starts from the row before: a few windows up, each counted without a branch, or a few steps down; then
-    it halves what is left.
+    A row ends at most one place before the row above it, since D_i(c − 1) > D_{i−1}(c) as K(i, c − 1) > K(i − 1, c).
+    Otherwise the search goes up from there: a few windows, each counted without a branch; then it halves what is left.
     """
     M = b.size
     staircase = True
     c = 0
     for i in range(a.size):
         x, kappa_i = i + 2.0, kappa * (i + 1.0)
-        if c == 0 or _rises(b[c - 1], a[i], x + c - 1, kappa_i):
+        if c > 0 and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
+            staircase = False
+            c -= 1
+        else:
             end = min(c + 4 * _WINDOW, M) if M >= _WINDOW else 0
             rising = _WINDOW
             while rising == _WINDOW and c < end:
@@ -80,20 +83,13 @@ def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, ab
                 for k in range(_WINDOW):
                     rising += (window[k] - a[i]) * ((y + (k - 1.0)) * (y + k)) + kappa_i > 0.0
                 c = start + rising
-            low, high = c, M if rising == _WINDOW else c
-        else:
-            staircase = False
-            end = max(c - 16, 0)
-            while c > end and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
-                c -= 1
-            low, high = 0 if c == end else c, c
-        while low < high:
-            c = (low + high) // 2
-            if _rises(b[c], a[i], x + c, kappa_i):
-                low = c + 1
-            else:
-                high = c
-        c = low
+            high = M if rising == _WINDOW else c
+            while c < high:
+                middle = (c + high) // 2
+                if _rises(b[middle], a[i], x + middle, kappa_i):
+                    c = middle + 1
+                else:
+                    high = middle
         above[i] = c
     return staircase
 
@@ -180,38 +176,52 @@ def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, ab
 
 
 @compiled
-def _row_argmax(
-    a: float, i: float, b: NDArray[np.float64], sums: NDArray[np.float64], kappa: float, start: int, stop: int
-) -> int:
-    """Solves argmax f_i(c) over start ≤ c ≤ stop, f_i(c) = Σ_{c' ≤ c} D_i(c') = b_1 + … + b_c − c·a_i − κ·c/(i + c).
+def _leap(g: float, h: float, m: float) -> float:
+    """The largest t with g·t² − 2·h·t − m ≤ 0, for g, m ≥ 0; where squares overflow, not more than that."""
+    if h > 0.0:
+        h /= g
+        return h + np.sqrt(h * h + m / g)
+    return m / (np.sqrt(h * h + g * m) - h)
 
-    Both b_c and K(i, c) fall in c, which tells how far f_i surely goes on rising or falling: as long as b_c exceeds
-    a_i + κ·K here, or as long as a_i + κ·K exceeds b here. So the scan leaps from one such point to the next.
+
+@compiled
+def _row_argmax(
+    a: float, i: float, b: NDArray[np.float64], sums: NDArray[np.float64], kappa: float, start: int, end: int
+) -> int:
+    """Solves argmax f_i(c) over c from start up or down to end, where f_i(c) = b_1 + … + b_c − c·a_i − κ·c/(i + c).
+
+    Both b_c and K(i, c) fall in c. So f_i rises on the way to y as long as the last b on it and K here say so. Where
+    f_i does not rise, a bound tells how far it stays below the best so far: b_1 + … + b_c lies below its tangent, and
+    tangent − κ·c/(i + c), being convex, is largest at the ends of an interval. A quadratic equation gives the far end.
     """
+    side, back = (1, 0) if start < end else (-1, 1)
     c = place = start
     best = sums[c] - a * c - kappa * c / (i + c)
-    while c < stop:
-        x = i + c + 1.0
-        level = a + kappa * i / ((x - 1.0) * x)
-        if b[c] > level:  # rising, while b stays above the level: gallop, then halve the step
-            c += 1
-            step = 1
-            while c + step <= stop and b[c + step - 1] > level:
-                c += step
-                step *= 2
+    while c != end:
+        x = i + c
+        score = b[c - back]
+        if _rises(score, a, x + 1.0 - back, -kappa * i) == (side > 0):  # gallop, then halve the step
+            c += side
+            step, growing = 1, True
             while step > 0:
-                if c + step <= stop and b[c + step - 1] > level:
-                    c += step
-                step //= 2
+                y = c + side * step
+                inside = y <= end if side > 0 else y >= end
+                if inside and _rises(b[y - 1 + back], a, i + c + 1.0 - back, -kappa * i) == (side > 0):
+                    c = y
+                else:
+                    growing = False
+                step = 2 * step if growing else step // 2
             value = sums[c] - a * c - kappa * c / (i + c)
             if value > best:
                 best = value
                 place = c
-        else:  # falling, while κ·K(i, c) ≥ b − a_i
-            reach = np.sqrt(0.25 + kappa * i / (b[c] - a)) + 0.5 - i
-            if not reach < stop:
+        else:
+            share = kappa / x
+            gap, slope = best - (sums[c] - a * c - share * c), score - a
+            t = _leap(slope, 0.5 * side * (share * i + gap - slope * x), gap * x)
+            if t >= abs(end - c):
                 break
-            c = max(c + 1, int(reach))
+            c += side * (int(t) if t > 1.0 else 1)  # numbers too large for a bound give NaN
     return place
 
 
@@ -242,7 +252,7 @@ def _clamp(
     for i in range(P - 1, -1, -1):
         stop = min(edge, high[i])
         if low[i] < stop:
-            low[i] = _row_argmax(a[i], i + 1.0, b, sums, kappa, low[i], stop)
+            low[i] = _row_argmax(a[i], i + 1.0, b, sums, kappa, stop, low[i])
         edge = low[i]
         open_cells += high[i] - low[i]
     return open_cells

@@ -205,7 +205,7 @@ def write(
 def relative(ascending: NDArray[np.float64], sums: NDArray[np.float64]) -> int:  # [n], [n + 1] written
     """Write the sum of the c largest scores for every c, relative to the prediction; return how many that selects."""
     n = ascending.size
-    above = n - np.searchsorted(ascending, 0.0, side="right")
+    above = int(n - np.searchsorted(ascending, 0.0, side="right"))
     sums[above] = 0.0
     for c in range(above, n):
         sums[c + 1] = sums[c] + ascending[n - 1 - c]

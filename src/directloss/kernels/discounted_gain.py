@@ -1,7 +1,7 @@
 """Ranks by descending key, and what their discounts give to the items.
 
-A list is sorted as 64-bit integers that hold the upper bits of a key and the index of its item: sorting them needs no
-indirection. Keys that agree in those bits are told apart afterwards.
+The key of an item is own·score − factor·gain. A list is sorted as 64-bit integers that hold the upper bits of a key and
+the index of its item: sorting them needs no indirection. Keys that agree in those bits are told apart afterwards.
 """
 
 import numpy as np
@@ -9,54 +9,112 @@ from numpy.typing import NDArray
 
 from . import compiled, summing
 
-__all__ = ["dots", "pack", "place"]
+__all__ = ["dots", "pack", "place", "shift"]
 
 _NOTHING = np.iinfo(np.int64).max
 _SIGN = np.iinfo(np.int64).max  # all bits but the sign
 
 
 @compiled
+def shift(
+    scores: NDArray[np.float64],  # [b, N]
+    gains: NDArray[np.float64],  # [b, N]
+    valid: NDArray[np.bool_] | None,  # [b, N], or None where all are
+    own: float,
+    factors: NDArray[np.float64],  # [b]
+    keys: NDArray[np.float64],  # [b, N] written, −inf where masked
+) -> None:
+    """Write the keys."""
+    for row in range(scores.shape[0]):
+        for n in range(scores.shape[1]):
+            keys[row, n] = own * scores[row, n] - factors[row] * gains[row, n]
+        if valid is not None:
+            for n in range(scores.shape[1]):
+                keys[row, n] = keys[row, n] if valid[row, n] else -np.inf
+
+
+@compiled
 def pack(
-    keys: NDArray[np.float64],  # [b, N], −inf where masked
-    least: NDArray[np.float64],  # [b] keys below are left out
+    scores: NDArray[np.float64],  # [b, N]
+    gains: NDArray[np.float64],  # [b, N]
+    valid: NDArray[np.bool_] | None,  # [b, N], or None where all are
+    own: float,
+    factors: NDArray[np.float64],  # [b]
+    least: NDArray[np.float64] | None,  # [b] items with a smaller key are left out
     bits: int,  # of an index
-    packed: NDArray[np.int64],  # [b, N] written, from the first place of a row on; the rest is _NOTHING
+    packed: NDArray[np.int64],  # [b, N + 1] written, from the first place of a row on; the rest is _NOTHING
     counts: NDArray[np.int64],  # [b] written: how many a row holds
 ) -> None:
     """Write integers whose ascending order is that of descending keys, up to the last bits of a key."""
     upper = ~((np.int64(1) << bits) - 1)
-    for row in range(keys.shape[0]):
+    for row in range(scores.shape[0]):
+        N = scores.shape[1]
+        codes = packed[row]
+        keys = codes.view(np.float64)
+        for n in range(N):
+            keys[n] = own * scores[row, n] - factors[row] * gains[row, n] + 0.0  # −0.0 ties with 0.0
         count = 0
-        of_row = keys[row]
-        whole = of_row.view(np.int64)
-        for n in range(of_row.size):
-            u = whole[n]
-            if u == np.iinfo(np.int64).min:  # −0.0 ties with 0.0
-                u = np.int64(0)
-            ascending = u ^ ((u >> 63) & _SIGN)
-            packed[row, count] = (~ascending & upper) | n
-            count += of_row[n] >= least[row] and of_row[n] > -np.inf
-        packed[row, count:] = _NOTHING
+        if valid is None and least is None:
+            for n in range(N):
+                u = codes[n]
+                codes[n] = (~(u ^ ((u >> 63) & _SIGN)) & upper) | n
+            count = N
+        else:
+            for n in range(N):
+                u = codes[n]
+                kept = (valid is None or valid[row, n]) and (least is None or keys[n] >= least[row])
+                codes[count] = (~(u ^ ((u >> 63) & _SIGN)) & upper) | n
+                count += kept
+        codes[count:] = _NOTHING
         counts[row] = count
 
 
 @compiled
-def _sort_exactly(run: NDArray[np.int64], keys: NDArray[np.float64], index: int) -> None:
-    """Sort packed items whose upper bits agree by their keys, descending."""
-    exact = np.empty(run.size)
+def _place_run(
+    run: NDArray[np.int64],  # [n] packed, their upper bits equal
+    index: int,
+    scores: NDArray[np.float64],  # [N]
+    gains: NDArray[np.float64],  # [N]
+    own: float,
+    factor: float,
+    discounts: NDArray[np.float64],  # of these ranks and those behind
+    sign: float,
+    share: NDArray[np.float64],  # [N]
+) -> None:
+    """Do what `place` does for items that are not told apart yet."""
+    keys = np.empty(run.size)
+    tied = True
     for m in range(run.size):
-        exact[m] = keys[run[m] & index]
-    run[:] = run[np.argsort(-exact, kind="mergesort")]
+        n = run[m] & index
+        keys[m] = own * scores[n] - factor * gains[n]
+        tied &= keys[m] == keys[0]
+    if not tied:
+        order = np.argsort(-keys, kind="mergesort")
+        run[:] = run[order]
+        keys = keys[order]
+    first = 0
+    while first < run.size:
+        last = first
+        total = 0.0
+        while last < run.size and keys[last] == keys[first]:
+            total += discounts[last] if last < discounts.size else 0.0
+            last += 1
+        mean = sign * (total / (last - first))
+        for m in range(first, last):
+            share[run[m] & index] += mean
+        first = last
 
 
 @compiled
 def place(
     packed: NDArray[np.int64],  # [b, n] sorted
     counts: NDArray[np.int64],  # [b]
-    keys: NDArray[np.float64],  # [b, N]
+    scores: NDArray[np.float64],  # [b, N]
+    gains: NDArray[np.float64],  # [b, N]
+    own: float,
+    factors: NDArray[np.float64],  # [b]
     bits: int,
     discounts: NDArray[np.float64],  # [K] of the first ranks; those behind have 0
-    sums: NDArray[np.float64],  # [K + 1] of the discounts up to each
     sign: float,
     shares: NDArray[np.float64],  # [b, N]
 ) -> None:
@@ -65,29 +123,29 @@ def place(
     K = discounts.size
     for row in range(packed.shape[0]):
         end = counts[row]
-        items, exact, share = packed[row], keys[row], shares[row]
-        start = sorted_to = 0
-        while start < end and start < K:
-            if start >= sorted_to:  # the next run of equal upper bits
-                sorted_to = start + 1
-                upper = items[start] >> bits
-                while sorted_to < end and items[sorted_to] >> bits == upper:
-                    sorted_to += 1
-                if sorted_to - start > 1:
-                    _sort_exactly(items[start:sorted_to], exact, index)
+        items, share = packed[row], shares[row]
+        start = 0
+        while start < min(end, K):
+            upper = items[start] >> bits
             stop = start + 1
-            while stop < sorted_to and exact[items[stop] & index] == exact[items[start] & index]:
+            if stop == end or items[stop] >> bits != upper:
+                share[items[start] & index] += sign * discounts[start]
+                start = stop
+                continue
+            while stop < end and items[stop] >> bits == upper:
                 stop += 1
-            discount = discounts[start] if stop == start + 1 else (sums[min(stop, K)] - sums[start]) / (stop - start)
-            for m in range(start, stop):
-                share[items[m] & index] += sign * discount
+            _place_run(
+                items[start:stop], index, scores[row], gains[row], own, factors[row], discounts[start:], sign, share
+            )
             start = stop
 
 
 @summing
 def dots(
-    one: NDArray[np.float64], other: NDArray[np.float64], sums: NDArray[np.float64]
-) -> None:  # [b, N], [b, N], [b]
+    one: NDArray[np.float64],  # [b, N]
+    other: NDArray[np.float64],  # [b, N]
+    sums: NDArray[np.float64],  # [b] written
+) -> None:
     """Write the dot product of every row."""
     for row in range(one.shape[0]):
         total = 0.0

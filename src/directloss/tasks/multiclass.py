@@ -72,7 +72,7 @@ class MulticlassZeroOne(DiscountedGainTask):
     tensor([0.0000, 0.2000])
     """
 
-    costs: Costs | Sequence[Sequence[float]] | None = None
+    costs: Costs | Sequence[Sequence[float]] | NDArray[Any] | Tensor | None = None
     _gains: ClassVar[Tensor]  # 1 − costs
 
     def __post_init__(self) -> None:
@@ -100,10 +100,8 @@ class MulticlassZeroOne(DiscountedGainTask):
         return mask.any(-1)
 
     def random_problem(self, longest: int, generator: torch.Generator) -> Problem:
-        classes = (
-            len(self.costs) if self.costs is not None else int(torch.randint(longest, (), generator=generator)) + 1
-        )
-        return _random_problem(classes, generator)
+        classes = 1 + int(torch.randint(longest, (), generator=generator))
+        return _random_problem(classes if self.costs is None else len(self.costs), generator)
 
 
 def _random_problem(classes: int, generator: torch.Generator) -> Problem:
@@ -116,8 +114,8 @@ def _checked(costs: Any) -> Costs:
     try:
         matrix = np.asarray(costs, np.float64)
     except (TypeError, ValueError):
-        matrix = np.empty(0)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+        matrix = np.empty((0, 0))
+    if matrix.ndim != 2 or len(matrix) != matrix.shape[-1] or matrix.size == 0:
         raise ValueError(
             f"costs must be a square matrix of numbers, a row for every true class; got "
             f"{f'shape {matrix.shape}' if matrix.size else repr(costs)}. Pass costs[true class][predicted class]."
@@ -130,4 +128,4 @@ def _checked(costs: Any) -> Costs:
             f"costs must be 0 for the true class; got the diagonal {np.diagonal(matrix).tolist()}. Subtract it from "
             "its row."
         )
-    return tuple(map(tuple, matrix.tolist()))
+    return tuple(tuple(map(float, row)) for row in matrix)

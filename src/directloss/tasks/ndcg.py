@@ -11,6 +11,7 @@ has nothing to rank: it does not count.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..checks import check_count, check_shape, refuse_first
+from ..families.arrays import as_array
 from ..families.discounted_gain import DiscountedGainTask
 from ..task import Problem
 
@@ -48,18 +50,29 @@ class NDCG(DiscountedGainTask):
             check_count("k", self.k)
 
     def discounts(self, items: int) -> NDArray[np.float64]:
-        ranks = items if self.k is None else min(self.k, items)
-        return 1 / np.log2(np.arange(2.0, ranks + 2))
+        return _discounts(items if self.k is None else min(self.k, items))
 
     def check_target(self, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
         check_shape(scores, target)
         if target.dtype == torch.bool:
             return target & mask
-        grades = target.double().where(mask, 0.0)
-        wrong = ~((grades >= 0) & (grades <= HIGHEST))
-        refuse_first(wrong, target, f"target must hold grades from 0 to {HIGHEST} where valid", "Shift or scale them.")
-        return grades.exp2_().sub_(1)
+        gains = as_array(target).astype(np.float64)
+        valid = as_array(mask)
+        if not valid.all():
+            gains[~valid] = 0.0
+        if gains.size and not (gains.min() >= 0 and gains.max() <= HIGHEST):  # nor for NaN
+            wrong = torch.from_numpy(~((gains >= 0) & (gains <= HIGHEST)))
+            expected = f"target must hold grades from 0 to {HIGHEST} where valid"
+            refuse_first(wrong, target, expected, "Shift or scale them.")
+        np.exp2(gains, out=gains)
+        gains -= 1
+        return torch.from_numpy(gains).to(target.device)
 
     def random_problem(self, longest: int, generator: torch.Generator) -> Problem:
         scores, _, _ = super().random_problem(longest, generator)
         return Problem(scores, torch.randint(4, scores.shape, generator=generator))
+
+
+@lru_cache(maxsize=4)
+def _discounts(ranks: int) -> NDArray[np.float64]:
+    return 1 / np.log2(np.arange(2.0, ranks + 2))  # 5 ms for 10⁶ ranks

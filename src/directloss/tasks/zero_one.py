@@ -35,10 +35,14 @@ class ZeroOne(Task):
 
 
 def choose_signs(scores: Tensor, target: Tensor, weight: Tensor | Truth, shares: Tensor) -> Output:
-    """The oracle for signs of items that have one share in F and in L; masked items have none."""
+    """The oracle for signs of items that have one share in F and in L, the same for a class; masked items have none."""
     sign = target.double() * 2 - 1
     right = torch.ones_like(scores) if weight is TRUTH else torch.sign(sign * scores - weight / 2)  # 1, 0 or −1
-    return Output(shares * sign * right, (shares * (1 - right)).sum(-1) / 2)
+    wrong = (1 - right) / 2 * (shares > 0)
+    losses = [
+        (wrong * one).sum(-1) * (shares * one).amax(-1) for one in (target, ~target)
+    ]  # whole numbers, then shares
+    return Output(shares * sign * right, losses[0] + losses[1])
 
 
 def every_sign(target: Tensor, shares: Tensor) -> Output:

@@ -24,12 +24,14 @@ __all__ = [
     "Annotation",
     "DevkitError",
     "Scene",
+    "Segmented",
     "check_voc2012",
     "fetch_voc2012",
     "find_devkit",
     "is_there",
     "read_actions",
     "read_scenes",
+    "read_segmented",
     "verify",
 ]
 
@@ -189,6 +191,31 @@ def read_scenes(root: Path, part: str) -> list[Scene]:
     for name in dict.fromkeys(name for (name,) in _rows(path, 1)):
         objects = _objects(devkit / "Annotations" / f"{name}.xml")
         found.append(Scene(name, _image_of(devkit, name), tuple(of for of in objects if of.name in CLASSES)))
+    if not found:
+        raise DevkitError(f"{path} lists no image.")
+    return found
+
+
+@dataclass(frozen=True)
+class Segmented:
+    """An image of the segmentation task, and the file that gives every pixel a class."""
+
+    name: str
+    path: Path
+    labels: Path
+    """0 is background, 1 to 20 are the classes, 255 is not to be used."""
+
+
+def read_segmented(root: Path, part: str = "trainval") -> list[Segmented]:
+    """The images on the official list of a part of the segmentation task."""
+    devkit = find_devkit(root)
+    path = devkit / "ImageSets" / "Segmentation" / f"{part}.txt"
+    found = []
+    for name in dict.fromkeys(name for (name,) in _rows(path, 1)):
+        labels = devkit / "SegmentationClass" / f"{name}.png"
+        if not labels.is_file():
+            raise DevkitError(f"{labels} is missing.")
+        found.append(Segmented(name, _image_of(devkit, name), labels))
     if not found:
         raise DevkitError(f"{path} lists no image.")
     return found

@@ -104,13 +104,15 @@ def records(experiment: str, metric: str, outcomes: Outcomes) -> list[Record]:
     return found
 
 
-def difference_records(experiment: str, outcomes: Outcomes, groups: Iterable[Group] | None = None) -> list[Record]:
-    """The differences of pos-AP to the other methods, where there are at least three pairs."""
+def difference_records(
+    experiment: str, outcomes: Outcomes, groups: Iterable[Group] | None = None, ours: str = "pos-AP"
+) -> list[Record]:
+    """The differences of ours to the other methods, where there are at least three pairs."""
     found = []
     for group in groups or outcomes.groups():
-        pairs = outcomes.compare(group.variant, group.noise, "pos-AP", group.method, "").differences
-        if group.method != "pos-AP" and len(pairs) >= 3:
+        pairs = outcomes.compare(group.variant, group.noise, ours, group.method, "").differences
+        if group.method != ours and len(pairs) >= 3:
             numbers = round(mean(pairs), 6), round(stdev(pairs), 6), len(pairs)
             names = experiment, group.method, group.noise, group.variant, None
-            found.append(Record(*names, "pos-AP_minus_this", *numbers))
+            found.append(Record(*names, f"{ours}_minus_this", *numbers))
     return found

@@ -91,8 +91,7 @@ def choices_table(
 ) -> Table:
     """What every method tried, how often each value was chosen, and how often one at the edge of its grid.
 
-    Settings that tie share a run among them. `strengths` says what the strength of each method is, if these are not
-    the usual methods.
+    Settings that tie share a run among them. `strengths` says what the strength of a method is, if not `METHODS`.
     """
     strengths = strengths or {name: method.strength for name, method in METHODS.items()}
     rows = []

@@ -20,8 +20,10 @@ def headline(
     where: str,
     baseline: str = "x-ent",
     pairs: Outcomes | None = None,
+    ours: str = "pos-AP",
+    metric: str = "AP",
 ) -> str:
-    """Which method has the highest mean, and how far it and pos-AP are from the baseline; empty without runs.
+    """Which method has the highest mean, and how far it and ours are from the baseline; empty without runs.
 
     `where` opens the sentence: With 20 % of the training labels flipped. `pairs` has the numbers to compare by, if not
     those that the means are of: of every class, where `outcomes` has means over classes.
@@ -33,9 +35,9 @@ def headline(
         return ""
     best = max(means, key=lambda method: means[method])
     parts = []
-    for method in dict.fromkeys((best, "pos-AP")):
+    for method in dict.fromkeys((best, ours)):
         if method in means:
-            part = f"{method} has the highest test AP ({means[method]:.3f})" if method == best else ""
+            part = f"{method} has the highest test {metric} ({means[method]:.3f})" if method == best else ""
             part = part or f"{method} has {means[method]:.3f}"
             compared = (pairs or outcomes).compare(variant, noise, method, baseline, "")
             if method != baseline and compared.differences:

@@ -4,7 +4,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ImageError", "read_image"]
+__all__ = ["ImageError", "read_image", "read_palette"]
 
 
 class ImageError(ValueError):
@@ -13,6 +13,18 @@ class ImageError(ValueError):
 
 def read_image(path: Path) -> Any:
     """A Pillow image in RGB, fully decoded."""
+    return _decoded(path, ("JPEG", "PNG")).convert("RGB")
+
+
+def read_palette(path: Path) -> Any:
+    """A Pillow image that holds a number a pixel, as masks do, fully decoded."""
+    image = _decoded(path, ("PNG",))
+    if image.mode not in ("P", "L"):
+        raise ImageError(f"{path} must hold one number a pixel (mode P or L); got mode {image.mode}.")
+    return image
+
+
+def _decoded(path: Path, formats: tuple[str, ...]) -> Any:
     from PIL import Image
 
     if not path.is_file():
@@ -20,7 +32,8 @@ def read_image(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=("JPEG", "PNG")) as image:
-                return image.convert("RGB")
+            with Image.open(path, formats=formats) as image:
+                image.load()
+                return image
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageError(f"{path} is not a whole image: {error}") from None

@@ -1,0 +1,95 @@
+"""What an ε does to given scores: whom it reaches, how near its values are to the metric, how large its gradient is."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .checks import check_positive
+from .task import Task
+from .update import NegativeDirect, PositiveDirect
+from .verification import typical_epsilon
+
+__all__ = ["Diagnosis", "diagnose"]
+
+EPSILONS = tuple(10.0 ** (k / 2) for k in range(-6, 7))
+
+
+class Diagnosis(NamedTuple):
+    """One number for every ε; means over the lists that count."""
+
+    epsilons: Tensor
+    loss: float
+    """The task loss of the prediction, 1 − the metric."""
+    negative: Tensor
+    """The value of the negative update: at most the loss."""
+    positive: Tensor
+    """The value of the positive update: at least the loss."""
+    share: Tensor
+    """The share of items that the positive update gives a gradient."""
+    norm: Tensor
+    """The norm of the positive update's gradient on the scores of a list."""
+    typical: float
+    """The ε at which half of the possible loss is reached, the median over lists; see `typical_epsilon`."""
+
+    def __str__(self) -> str:
+        lines = [f"task loss {self.loss:.3f}, typical ε {self.typical:.2g}", "     ε  negative  positive  share  norm"]
+        for row in zip(self.epsilons, self.negative, self.positive, self.share, self.norm, strict=True):
+            epsilon, negative, positive, share, norm = (value.item() for value in row)
+            lines.append(f"{epsilon:6.3g}  {negative:8.3f}  {positive:8.3f}  {share:5.0%}  {norm:.2g}")
+        return "\n".join(lines)
+
+    def plot(self) -> Any:
+        """A figure of all three against ε; needs matplotlib."""
+        plt = import_module("matplotlib.pyplot")
+
+        figure, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(6, 5), layout="constrained")
+        above.fill_between(self.epsilons, self.negative, self.positive, alpha=0.3, label="negative to positive value")
+        above.axhline(self.loss, color="black", linewidth=1, label="task loss of the prediction")
+        above.axvline(self.typical, color="grey", linestyle=":", label="typical ε")
+        above.set(xscale="log", ylabel="loss", ylim=(0, 1))
+        above.legend(frameon=False)
+        below.plot(self.epsilons, self.share, "o-", label="share of items with a gradient")
+        norm = self.norm / self.norm.max().clamp(min=1e-30)
+        below.plot(self.epsilons, norm, "s--", label="norm of the gradient, over its largest")
+        below.set(xlabel="ε", ylim=(0, 1.05))
+        below.legend(frameon=False)
+        return figure
+
+
+def diagnose(
+    task: Task, scores: Tensor, target: Tensor, epsilons: Sequence[float] = EPSILONS, mask: Tensor | None = None
+) -> Diagnosis:
+    """What every ε does to these scores: print it, or look at its `plot`.
+
+    >>> from directloss import AveragePrecision
+    >>> scores, target = torch.linspace(2, -2, 100), torch.arange(100) % 7 == 0
+    >>> print(diagnose(AveragePrecision(), scores, target, epsilons=(0.01, 1.0, 100.0)))
+    task loss 0.775, typical ε 0.43
+         ε  negative  positive  share  norm
+      0.01     0.775     0.802     2%  0.22
+         1     0.571     0.844    62%  0.028
+       100     0.014     0.904   100%  0.0027
+    """
+    epsilons = [float(check_positive("epsilon", epsilon)) for epsilon in epsilons]
+    scores = scores.detach()
+    *_, counted = task._prepare(scores, target, mask)
+    event = tuple(range(-task.event_dims, 0))
+    valid = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand_as(scores)
+
+    def mean(values: Tensor) -> Tensor:
+        return values.double()[counted].mean()
+
+    rows = []
+    for epsilon in epsilons:
+        up = task.contrast(scores, target, PositiveDirect(epsilon).row, mask)
+        down = task.contrast(scores, target, NegativeDirect(epsilon).row, mask)
+        reached = (up.gradient != 0).sum(event) / valid.sum(event).clamp(min=1)
+        norm = up.gradient.double().pow(2).sum(event).sqrt()
+        rows.append(torch.stack([mean(part) for part in (down.value, up.value, reached, norm)]))
+    negative, positive, share, norm = torch.stack(rows, 1)
+    loss = mean(task.infer(scores, target, mask).loss).item()
+    typical = typical_epsilon(task, scores, target, mask)[counted].nanmedian().item()
+    return Diagnosis(torch.tensor(epsilons), loss, negative, positive, share, norm, typical)

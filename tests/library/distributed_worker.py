@@ -1,0 +1,80 @@
+"""One process of `test_distributed.py`: trains a linear model on its shard, and writes value and gradient to a file."""
+
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from directloss import AveragePrecision, CentralDirect, PositiveDirect, RetrievalLoss, StructuredLoss
+
+
+def data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    return x, torch.rand(40, generator=generator) < 0.4, torch.randint(6, (40,), generator=generator)
+
+
+def shard(items: int, process: int, processes: int, kind: str) -> torch.Tensor:
+    """The items of one process: even, uneven, with an empty process, or with positives in the first one only."""
+    everything = torch.arange(items)
+    if kind == "even":
+        return everything[process::processes]
+    if kind == "uneven":
+        return everything[: items // 3] if process == 0 else everything[items // 3 :][process - 1 :: processes - 1]
+    if kind == "empty":
+        return everything[:0] if process == processes - 1 else everything[process :: processes - 1]
+    _, target, _ = data()
+    if process == 0:
+        return torch.cat([target.nonzero().squeeze(1), (~target).nonzero().squeeze(1)[:3]])
+    return (~target).nonzero().squeeze(1)[3:][process - 1 :: processes - 1]
+
+
+def model() -> torch.nn.Module:
+    layer = torch.nn.Linear(3, 2).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.3, -0.7, 0.5], [1.0, 0.2, -0.4]]))
+        layer.bias.copy_(torch.tensor([0.1, -0.2]))
+    return layer
+
+
+def loss_of(case: str, group: Any) -> Any:
+    """The loss of a case as a function of the model's outputs, target and ids."""
+    reduction = "sum" if "sum" in case else "mean"
+    if "retrieval" in case:
+        loss = RetrievalLoss(reduction=reduction, process_group=group)
+        return lambda out, target, ids: loss(out, ids)
+    update = CentralDirect(0.3) if "central" in case else PositiveDirect(0.5)
+    loss = StructuredLoss(AveragePrecision(), update, reduction, process_group=group)
+    if "indexes" in case:
+        return lambda out, target, ids: loss(out[:, 0], target, indexes=ids)
+    if "classes" in case:
+        return lambda out, target, ids: loss(out, torch.stack([target, ids > 2], 1), dim=0)
+    if "masked" in case:
+        return lambda out, target, ids: loss(out[:, 0], target, ids > 0 if len(ids) % 2 else None)
+    return lambda out, target, ids: loss(out[:, 0], target)
+
+
+CASES = ["plain", "plain sum", "central", "indexes", "indexes sum", "classes", "retrieval", "retrieval sum"]
+KINDS = ["even", "uneven", "empty", "one-sided"]
+
+
+def main(folder: str) -> None:
+    dist.init_process_group("gloo")
+    process, processes = dist.get_rank(), dist.get_world_size()
+    x, target, ids = data()
+    found = {}
+    for case in CASES:
+        for kind in KINDS:
+            part = shard(len(x), process, processes, kind)
+            network = DistributedDataParallel(model())
+            value = loss_of(case, dist.group.WORLD)(network(x[part]), target[part], ids[part])
+            value.backward()
+            found[case, kind] = value.detach(), [parameter.grad.clone() for parameter in network.parameters()]
+    torch.save(found, f"{folder}/{process}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

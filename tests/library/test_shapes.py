@@ -1,0 +1,217 @@
+"""The shapes that people have give what padded lists give: dimensions, ignored items, flat lists, weights, queries."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import LISTS
+from sklearn.metrics import average_precision_score
+
+from directloss import (
+    ROCAUC,
+    AveragePrecision,
+    AveragePrecisionLoss,
+    CentralDirect,
+    Hinge,
+    LinearChain,
+    MulticlassZeroOne,
+    PositiveDirect,
+    RetrievalLoss,
+    StructuredLoss,
+    average_precision_loss,
+    metric,
+)
+
+
+def gradient(loss, scores, *arguments, **options):
+    scores = scores.detach().requires_grad_()
+    value = loss(scores, *arguments, **options)
+    return value.detach(), torch.autograd.grad(value.sum(), scores)[0]
+
+
+def ragged(lengths, seed=0, dtype=torch.float64):
+    """Flat lists in a random order: scores, target, ids; and the same padded: scores, target, mask."""
+    generator = torch.Generator().manual_seed(seed)
+    n, longest = sum(lengths), max(lengths)
+    ids = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    scores = torch.randn(n, generator=generator, dtype=torch.float64).to(dtype)
+    target = torch.rand(n, generator=generator) < 0.4
+    mask = torch.arange(longest) < torch.tensor(lengths).unsqueeze(1)
+    padded = torch.full(mask.shape, torch.nan, dtype=dtype).masked_scatter(mask, scores)
+    labels = torch.zeros_like(mask).masked_scatter(mask, target)
+    order = torch.randperm(n, generator=generator)
+    return (scores[order], target[order], 7 * ids[order] - 30, order), (padded, labels, mask)
+
+
+@pytest.mark.parametrize("task", LISTS, ids=repr)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_flat_lists_are_padded_lists(task, reduction):
+    (scores, target, indexes, order), padded = ragged([5, 1, 9, 5, 12, 2, 1])
+    loss = StructuredLoss(task, CentralDirect(0.7), reduction)
+    value, grad = gradient(loss, scores, target, indexes=indexes)
+    want, want_grad = gradient(loss, *padded)
+    torch.testing.assert_close(value, want)
+    torch.testing.assert_close(grad, want_grad[padded[2]][order])
+    quality = metric(task, scores, target, indexes=indexes)
+    torch.testing.assert_close(quality, metric(task, *padded))
+
+
+def test_flat_lists_take_masks_strengths_and_weights_and_other_shapes():
+    (scores, target, indexes, _), _ = ragged([5, 9, 5, 12])
+    mask = torch.rand(scores.shape, generator=torch.Generator().manual_seed(3)) < 0.8
+    epsilon, weight = torch.tensor([0.1, 1.0, 2.0, 3.0], dtype=torch.float64), torch.tensor([1.0, 0.0, 2.0, 5.0])
+    loss = StructuredLoss(AveragePrecision(), PositiveDirect(epsilon))
+    value, grad = gradient(loss, scores, target, mask, indexes=indexes, weight=weight)
+    each = []
+    for k, one in enumerate(indexes.unique()):
+        chosen = indexes == one
+        update = PositiveDirect(epsilon[k].item())
+        each.append(average_precision_loss(scores[chosen], target[chosen], update=update, mask=mask[chosen]))
+    torch.testing.assert_close(value, (torch.stack(each) * weight).sum() / weight.sum())
+    shaped = [part.reshape(1, -1, 1) for part in (scores, target, mask, indexes)]
+    again, shaped_grad = gradient(loss, *shaped[:3], indexes=shaped[3], weight=weight)
+    assert again == value
+    torch.testing.assert_close(shaped_grad.flatten(), grad)
+
+
+def test_ids_may_be_any_integers_and_there_may_be_none():
+    scores, target = torch.randn(6), torch.tensor([1, 0, 0, 1, 1, 0])
+    far = torch.tensor([-(2**62), 2**62, -(2**62), 5, 5, 2**62])
+    near = torch.tensor([0, 2, 0, 1, 1, 2])
+    loss = AveragePrecisionLoss(reduction="none")
+    assert torch.equal(loss(scores, target, indexes=far), loss(scores, target, indexes=near))
+    nothing = gradient(
+        AveragePrecisionLoss(), torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.int32)
+    )
+    assert nothing[0] == 0
+    assert metric(ROCAUC(), torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.long)) == 0
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+def test_flat_lists_break_the_graph_of_a_compiler_and_are_right():
+    (scores, target, indexes, _), _ = ragged([5, 9, 5, 12])
+    loss = AveragePrecisionLoss()
+    compiled = torch.compile(lambda s: 2 * loss(s, target, indexes=indexes), backend="aot_eager")
+    torch.testing.assert_close(
+        gradient(compiled, scores), gradient(lambda s: 2 * loss(s, target, indexes=indexes), scores)
+    )
+
+
+@pytest.mark.parametrize("task", LISTS[:4], ids=repr)
+def test_dim_is_the_dimension_of_the_list(task):
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.randn(20, 4, generator=generator), torch.rand(20, 4, generator=generator) < 0.4
+    mask = torch.rand(20, 4, generator=generator) < 0.9
+    loss = StructuredLoss(task, Hinge(1.0))
+    value, grad = gradient(loss, scores, target, mask, dim=0)
+    want, want_grad = gradient(loss, scores.T, target.T, mask.T)
+    assert value == want
+    assert torch.equal(grad, want_grad.T)
+    assert metric(task, scores, target, mask, dim=0) == metric(task, scores.T, target.T, mask.T)
+
+
+def test_metric_is_the_mean_average_precision_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    scores, target = rng.normal(size=(50, 6)), rng.random((50, 6)) < 0.3
+    got = metric(AveragePrecision(), torch.tensor(scores), torch.tensor(target), dim=0)
+    assert got.item() == pytest.approx(average_precision_score(target, scores, average="macro"))
+    target[:, 2] = False  # a class without positives is left out
+    kept = [0, 1, 3, 4, 5]
+    got = metric(AveragePrecision(), torch.tensor(scores), torch.tensor(target), dim=0)
+    assert got.item() == pytest.approx(average_precision_score(target[:, kept], scores[:, kept], average="macro"))
+
+
+def test_ignored_items_are_masked_items():
+    scores, target = torch.randn(3, 6), torch.tensor([[1, 0, -1, 0, 1, 0], [-1] * 6, [0, 1, 0, 0, -1, -1]])
+    loss = AveragePrecisionLoss(ignore_index=-1)
+    want = AveragePrecisionLoss()(scores, target.clamp(min=0), target >= 0)
+    assert loss(scores, target) == want == average_precision_loss(scores, target, ignore_index=-1)
+    assert repr(loss).endswith("ignore_index=-1)")
+    assert metric(AveragePrecision(), scores, target, ignore_index=-1) == metric(
+        AveragePrecision(), scores, target.clamp(min=0), target >= 0
+    )
+    classes = StructuredLoss(MulticlassZeroOne(), PositiveDirect(1.0), ignore_index=-100)
+    logits, labels = torch.randn(4, 5), torch.tensor([0, -100, 3, 2])
+    kept = labels >= 0
+    torch.testing.assert_close(classes(logits, labels), classes(logits[kept], labels[kept]))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"indexes": torch.zeros(5)}, "tensor of integers"),
+        ({"indexes": [0] * 6}, "tensor of integers.*got list"),
+        ({"indexes": torch.zeros(5, dtype=torch.long)}, r"scores has shape \\(6,\\) but indexes has shape \\(5,\\)"),
+        ({"weight": torch.ones(2)}, "one number for every list, of shape"),
+        ({"weight": 2.0}, "got float"),
+        ({"weight": torch.tensor(-1.0)}, "at least 0; got -1.0"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(options, words):
+    with pytest.raises((TypeError, ValueError), match=words.replace("\\\\", "\\")):
+        average_precision_loss(torch.randn(6), torch.tensor([1, 0, 0, 1, 1, 0]), **options)
+
+
+def test_other_shapes_are_for_lists():
+    chain = StructuredLoss(LinearChain(), PositiveDirect(1.0))
+    scores, target = torch.randn(3, 2, 2), torch.tensor([0, 1, 0, 1])
+    with pytest.raises(ValueError, match="dim is for tasks on lists"):
+        chain(scores, target, dim=0)
+    with pytest.raises(ValueError, match="indexes is for tasks on lists"):
+        chain(scores, target, indexes=torch.zeros(3, 2, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="Pass a mask"):
+        StructuredLoss(LinearChain(), PositiveDirect(1.0), ignore_index=-1)(scores, target)
+
+
+# ---- retrieval -------------------------------------------------------------------------------------------------------
+
+
+def double_loop(embeddings, labels, items, known, same, similarity):
+    """The mean over queries, one after the other, item by item."""
+    values = []
+    for q in range(len(embeddings)):
+        scores, target = [], []
+        for r in range(len(items)):
+            if same and q == r:
+                continue
+            score = embeddings[q] @ items[r]
+            if similarity == "cosine":
+                score = score / (embeddings[q].norm() * items[r].norm())
+            scores.append(score)
+            target.append(bool(labels[q] == known[r]))
+        if any(target) and not all(target):
+            values.append(average_precision_loss(torch.stack(scores), torch.tensor(target), update=PositiveDirect(0.1)))
+    return torch.stack(values).mean()
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("same", [True, False])
+def test_retrieval_is_a_plain_double_loop(similarity, same):
+    generator = torch.Generator().manual_seed(0)
+    embeddings, labels = torch.randn(12, 4, generator=generator, dtype=torch.float64), torch.arange(12) % 5
+    items, known = torch.randn(9, 4, generator=generator, dtype=torch.float64), torch.arange(9) % 4
+    rest = () if same else (items, known)
+    loss = RetrievalLoss(similarity=similarity)
+    value, grad = gradient(loss, embeddings, labels, *rest)
+    searched = (embeddings, labels) if same else (items, known)
+
+    def loop(vectors):
+        return double_loop(vectors, labels, vectors if same else items, searched[1], same, similarity)
+
+    want, want_grad = gradient(loop, embeddings)
+    torch.testing.assert_close(value, want)
+    torch.testing.assert_close(grad, want_grad)
+
+
+def test_retrieval_refuses_what_does_not_fit():
+    loss = RetrievalLoss()
+    vectors, labels = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+    for arguments, words in (
+        ((vectors[0], labels), r"shape \(samples, dimensions\)"),
+        ((vectors, labels[:3]), "one a sample"),
+        ((vectors, labels, vectors), "come together"),
+        ((vectors, labels, vectors[:, :2], labels), "3 dimensions but ref_embeddings have 2"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            loss(*arguments)
+    with pytest.raises(ValueError, match="'cosine' or 'dot'"):
+        RetrievalLoss(similarity="euclidean")

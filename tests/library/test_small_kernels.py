@@ -1,0 +1,250 @@
+"""Every branch of the kernels of average precision, on lists small enough to know the answer.
+
+The kernels run uncompiled here, with constants so small that short lists are cut into windows, segments and blocks.
+`benchmarks.mutation` runs these tests first.
+"""
+
+import numpy as np
+import pytest
+
+from benchmarks.fuzz import KINDS, Batch, draw, laws
+from directloss import AveragePrecision
+from directloss.families import ranking
+from directloss.kernels import average_precision as kernels
+from directloss.kernels import lists
+from directloss.tasks import average_precision as task
+
+TASK = AveragePrecision()
+SIZES = {"_WINDOW": 3, "_DETAIL": 1, "_BLOCK_CELLS": 1, "_BLOCK_EDGES": 6}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    for module in (kernels, lists):
+        for name, value in vars(module).items():
+            if hasattr(value, "py_func"):
+                monkeypatch.setattr(module, name, value.py_func)
+    for name, value in SIZES.items():
+        monkeypatch.setattr(kernels, name, value)
+    monkeypatch.setattr(task, "_kernel", lambda: kernels.average_precision_contrast)
+    monkeypatch.setattr(ranking, "CHUNK", 40)
+    with np.errstate(all="ignore"):
+        yield
+
+
+def wide(rng):
+    """Positives and negatives, descending, and κ: most of them leave rows that want other places than rows together."""
+    P, M = int(rng.integers(1, 25)), int(rng.integers(1, 13))
+    a = rng.choice([np.zeros(P), -rng.random(P), rng.normal(size=P) - 1, np.full(P, -1.0)][int(rng.integers(4))], P)
+    kind = rng.integers(6)
+    b = [
+        np.exp(2 * rng.normal(size=M)),
+        rng.normal(size=M) + 30 * (rng.random(M) < 0.5),
+        np.arange(M) * 1.0,
+        rng.integers(0, 3, M) * 1.0,
+        np.abs(rng.standard_cauchy(M)),
+        rng.normal(size=M),
+    ][kind]
+    return -np.sort(-a), -np.sort(-b), 10.0 ** rng.uniform(-1.5, 2.5) * M / 2
+
+
+def worth(a, b, kappa, above):
+    """Σ_i f_i(c_i), up to a factor what a ranking gains over the truth; for a weight below 0."""
+    rank = np.arange(1, a.size + 1)
+    sums = np.concatenate(([0.0], np.cumsum(b)))
+    return (sums[above] - above * a - kappa * above / (rank + above)).sum()
+
+
+def best_worth(a, b, kappa):
+    """The largest `worth`, by a dynamic programme over rows and columns."""
+    sums, c = np.concatenate(([0.0], np.cumsum(b))), np.arange(b.size + 1)
+    best = np.zeros(b.size + 1)
+    for i in range(a.size):
+        best = np.maximum.accumulate(best) + sums - c * a[i] - kappa * c / (i + 1 + c)
+    return best.max()
+
+
+def band(a, b):
+    """The band of the prediction, and sums of b."""
+    high = np.array([(b > value).sum() for value in a], np.int32)
+    return np.zeros(a.size, np.int32), high, np.concatenate(([0.0], np.cumsum(b)))
+
+
+def check(a, b, kappa, above):
+    assert (np.diff(above) >= 0).all()
+    assert above.min() >= 0
+    assert above.max() <= b.size
+    size = 1 + np.abs(a).sum() + np.abs(b).sum() + abs(kappa)
+    assert worth(a, b, kappa, above) == pytest.approx(best_worth(a, b, kappa), abs=1e-10 * size)
+
+
+def test_oracles_attain_the_best_worth():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        a, b, kappa = wide(rng)
+        above = np.full(a.size, -7, np.int32)
+        assert 0 <= kernels._augment_down(a, b, kappa, above) <= 2 * (a.size + b.size) * 4
+        check(a, b, kappa, above)
+        kernels._augment_up(a, b, kappa, above)
+        check(a, b, -kappa, above)
+
+
+def humped(rng):
+    """Positives, negatives and κ for which rows alone end far down and then further and further up."""
+    P, M, kappa = int(rng.integers(4, 31)), int(rng.integers(2, 13)), 10.0 ** rng.uniform(-1, 2)
+    a = rng.choice([0.0, 0.002]) * rng.normal(size=P)
+    a[: int(rng.choice([0, 0, rng.integers(P)]))] -= 0.2
+    b = -(1 + rng.choice([0.0, 0.3]) * rng.random(M)) / rng.uniform(4, 40)
+    return -np.sort(-a) * kappa, -np.sort(-b) * kappa, kappa
+
+
+def test_rows_that_want_the_same_negatives_share_them_in_the_best_way():
+    rng = np.random.default_rng(8)
+    for _ in range(150):
+        a, b, kappa = humped(rng)
+        above = np.full(a.size, -7, np.int32)
+        kernels._augment_up(a, b, kappa, above)
+        check(a, b, -kappa, above)
+
+
+def test_band_cut_into_blocks_holds_the_best_worth():
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        P, M = int(rng.integers(60, 90)), int(rng.integers(1, 5))  # several blocks of rows
+        a, b = rng.normal(size=P), -np.sort(-rng.normal(size=M))  # in no order, so that many rows end together
+        kappa = 10.0 ** rng.uniform(-1, 1) * M / 2
+        above = np.full(P, -7, np.int32)
+        kernels._solve_band(a, b, kappa, np.zeros(P, np.int32), np.full(P, M, np.int32), above)
+        check(a, b, kappa, above)
+
+
+@pytest.mark.parametrize("detail", [0, 1, 2, 3])
+def test_narrowed_band_holds_the_best_worth(detail):
+    rng = np.random.default_rng(detail)
+    for _ in range(80):
+        a, b, kappa = wide(rng)
+        low, high, sums = band(a, b)
+        for _ in range(2):
+            before = low.copy(), high.copy()
+            cells = kernels._narrow(a, b, sums, kappa, low, high, detail)
+            assert cells == (high - low).sum()
+            assert (low <= high).all()
+            assert (np.diff(high) >= 0).all() or (np.diff(before[1]) < 0).any()
+        above = np.full(a.size, -7, np.int32)
+        kernels._solve_band(a, b, kappa, low, high, above)
+        check(a, b, kappa, above)
+
+
+HARD = [  # positives, negatives
+    lambda rng: (np.zeros(40), np.exp(2 * rng.normal(size=40))),
+    lambda rng: (np.full(40, -3.0), rng.standard_cauchy(40)),
+    lambda rng: (rng.random(40) - 3, rng.normal(size=40) + 100 * (rng.random(40) < 0.5)),
+]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0, 30.0])
+def test_narrowing_closes_the_band_from_both_sides(epsilon):
+    for number, hard in enumerate(HARD):
+        a, b = (-np.sort(-scores) for scores in hard(np.random.default_rng(number)))
+        low, high, sums = band(a, b)
+        cells = (high - low).sum()
+        rest = kernels._narrow(a, b, sums, epsilon * 20, low, high, 8)
+        assert 2 * rest < 1.2 * cells
+        assert kernels._narrow(a, b, sums, epsilon * 20, low, high, 32) == 0
+
+
+def test_clamped_band_holds_the_best_worth():
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        a, b, kappa = wide(rng)
+        low, high, sums = band(a, b)
+        cells = kernels._clamp(a, b, sums, kappa, low, high)
+        assert cells == (high - low).sum()
+        check_clamped(a, b, kappa, low, high)
+        above = np.full(a.size, -7, np.int32)
+        kernels._solve_band(a, b, kappa, low, high, above)
+        check(a, b, kappa, above)
+
+
+def check_clamped(a, b, kappa, low, high):
+    """Each row of the prediction's band ends at its best place not before, or not behind, the next row's end."""
+    _, ends, sums = band(a, b)
+    places, c = np.arange(a.size), np.arange(b.size + 1)
+    rows = sums - c * a[:, None] - kappa * c / (places[:, None] + 1 + c)
+    for order, edges in ((places, high), (places[::-1], low)):
+        edge = 0 if edges is high else b.size
+        for i in order:
+            first, last = (min(edge, ends[i]), ends[i]) if edges is high else (0, min(edge, high[i]))
+            assert first <= edges[i] <= last
+            values = rows[i, first : last + 1]
+            assert rows[i, edges[i]] == pytest.approx(values.max(), abs=1e-9 * (1 + np.abs(values).max()))
+            edge = edges[i]
+
+
+def test_row_alone_ends_where_its_sum_is_largest():
+    rng = np.random.default_rng(6)
+    for _ in range(300):
+        _, b, kappa = wide(rng)
+        a, i = rng.normal() - 1, float(rng.integers(1, 13))
+        if rng.random() < 0.5:  # steps that gain next to nothing
+            c = rng.integers(1, 13, b.size)
+            b = -np.sort(-a - kappa * i / ((i + c - 1) * (i + c)) * rng.choice([0.95, 1.0, 1.05], b.size))
+        b = b[b > a]
+        if b.size == 0:
+            continue
+        start = int(rng.integers(b.size))
+        stop = int(rng.integers(start, b.size)) + 1
+        sums, c = np.concatenate(([0.0], np.cumsum(b))), np.arange(b.size + 1)
+        values = (sums - a * c - kappa * c / (i + c))[start : stop + 1]
+        place = kernels._row_argmax(a, i, b, sums, kappa, start, stop)
+        assert start <= place <= stop
+        assert values[place - start] == pytest.approx(values.max(), abs=1e-9 * (1 + np.abs(values).max()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_list_keeps_every_law(kind):
+    for number in range(8):
+        rng = np.random.default_rng((1, number))
+        _, batch = draw(rng, [TASK], [kind])
+        few = 6 if batch.scores.shape[1] < 8 else 1
+        batch = Batch(TASK, batch.scores[:few, :40], batch.target[:few, :40], batch.epsilon[:few])
+        for law, (gap, allowed) in laws(batch, rng).items():
+            assert gap.max() <= allowed, f"{law}, batch {number}"
+
+
+def test_rows_alone_end_where_moving_on_gains_nothing():
+    """In no row more than one place before the row above: K(i + 1, c − 1) > K(i, c)."""
+    rng = np.random.default_rng(7)
+    for number in range(300):
+        a, b, kappa = wide(rng)
+        b = b - rng.choice([0.0, 1.0, b.max()])
+        i, c = np.arange(1, a.size + 1)[:, None], np.arange(1, b.size + 1)
+        rising = (b - a[:, None]) * ((i + c - 1.0) * (i + c)) + kappa * i > 0
+        above = np.full(a.size, -7, np.int32)
+        staircase = kernels._place_rows(a, b, kappa, above)
+        assert above.tolist() == rising.sum(1).tolist(), number
+        assert staircase == (np.diff(above) >= 0).all()
+        assert np.diff(above, prepend=0).min() >= -1
+    above = np.full(1, -7, np.int32)
+    kernels._place_rows(np.zeros(1), np.full(3, -1.0), 2.0, above)  # D_1(1) = 0: no move for nothing
+    assert above.tolist() == [0]
+
+
+def test_keys_hold_the_scores_to_the_last_bit():
+    """Of every sign and size; and in float64, among scores that float32 cannot tell apart."""
+    tiny, large = np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max
+    scores = np.array([[0.0, -0.0, 1.0, -1.0, tiny, -tiny, large, -large, 1.5, -1.5, 3e-39, -3e-39]], np.float32)
+    positive = np.arange(12)[None] % 3 == 0
+    keys = np.empty((1, 12), np.int64)
+    assert lists.pack(scores, positive, None, 0, keys)
+    keys.sort()
+    unpacked = np.empty(12)
+    lists._unpack(keys[0], unpacked)
+    assert unpacked.tolist() == sorted(scores[0].tolist(), reverse=True)
+    ranked = keys[0] & lists.LONGEST_LIST
+    assert scores[0][ranked].tolist() == unpacked.tolist()
+    assert ((keys[0] >> lists.INDEX_BITS) & 1 == ~positive[0][ranked]).all()
+    exact = scores[0].astype(np.float64) * (1 + np.arange(12) * 1e-12) + 1e-60 * np.arange(12)
+    lists._unpack_exactly(keys[0], exact, unpacked)
+    assert unpacked.tolist() == sorted(exact.tolist(), reverse=True)
+    assert exact[keys[0] & lists.LONGEST_LIST].tolist() == unpacked.tolist()
