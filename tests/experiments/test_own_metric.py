@@ -244,8 +244,8 @@ def test_every_method_has_as_many_settings_and_the_same_splits(preset):
         assert {*DIRECT.values(), "BCE"} <= methods
         assert ("RankNet" in methods) is not names[name].is_table
     if preset == "paper":
-        seeds = {name: len({config.seed for config in found if config.data == name}) for name in SETS}
-        assert seeds == {"mammography": 5, "annthyroid": 5, "lambdarank": 5, "MQ2007-agg": 3}
+        assert {config.data for config in found} == SETS.keys()
+        assert len({config.seed for config in found}) >= 5
 
 
 def made_config(method, name="made queries", **changes):

@@ -72,7 +72,7 @@ def configs(options: DataOptions, source: Source | None = None) -> list[Config]:
     for seed in range(options.seeds or seeds):
         for name in names if paper else (name for name in names if name in QUICK):
             of = (SETS | MADE)[name]
-            for method in methods if seed < of.most_seeds else ():
+            for method in methods:
                 if method not in RANKING or not of.is_table:
                     found.append(Config(method, seed, name, source, iterations, _grid(method, every)))
     return found

@@ -39,8 +39,6 @@ class Set:
     """Widths of the hidden layers."""
     batch: int | None = None
     """Lists of an iteration; None: all."""
-    most_seeds: int = 1000
-    """A set that takes long has fewer seeds than the others."""
 
     @property
     def is_table(self) -> bool:
@@ -74,7 +72,7 @@ SETS: dict[str, Set] = {
     "mammography": Set("tabular/23_mammography.npz", _table, 1, 50, 0.1, (32, 32)),
     "annthyroid": Set("tabular/2_annthyroid.npz", _table, 1, 50, 0.1, (32, 32)),
     "lambdarank": Set("ranking", read_lambdarank, 2, 5, 0.25, ()),
-    "MQ2007-agg": Set("mq2007-agg", read_letor, 1, 5, 0.25, (32,), 50, 3),
+    "MQ2007-agg": Set("mq2007-agg", read_letor, 1, 5, 0.25, (32,), 50),
 }
 MADE: dict[str, Set] = {
     "made table": Set("", _made_table, 1, 10, 0.1, (16,)),
