@@ -53,8 +53,8 @@ MODULES: dict[str, Sequence[str]] = {  # which tests of the library, in stages
 LEFT_OUT = (  # by a part of the name: tests that need compiled code, lists too long without it, or other processes
     "test_kernels.py::test_every_kind", "fast_oracle", "few_cells", "any_magnitude", "reference_attains", "long_list",
     "ctrl_c", "common_offset", "need_only_the_oracle", "good_task_passes", "items_have_an_order", "converge",
-    "trains_a_score", "pass_the_check_for_tasks", "copies_of_a_task", "inductor", "into_one_graph", "workers", "threads",
-    "import_is_silent", "cache",
+    "trains_a_score", "pass_the_check_for_tasks", "copies_of_a_task", "inductor", "into_one_graph", "workers",
+    "threads", "import_is_silent", "cache",
 )  # fmt: skip
 PATIENCE = 1.5  # times the processor time of the unchanged module, before a mutant hangs
 MEMORY = 3 << 30  # bytes that a mutant may add

@@ -95,15 +95,17 @@ def _records(name: str) -> dict[Key, dict[str, Any]]:
     return {tuple(record[key] for key in keys): record for record in found}  # pyright: ignore[reportReturnType]
 
 
-def _mean(name: str, variant: str, method: str, noise: float = 0.0, class_: str | None = None) -> str:
-    """Test AP ± standard deviation, or a dash where there was no run."""
-    record = _records(name).get((variant, method, noise, class_, "test_ap"))
+def _mean(
+    name: str, variant: str, method: str, noise: float = 0.0, class_: str | None = None, metric: str = "test_ap"
+) -> str:
+    """Test AP, or another metric, ± standard deviation, or a dash where there was no run."""
+    record = _records(name).get((variant, method, noise, class_, metric))
     return f"{record['mean']:.3f} ± {record['sd']:.3f}" if record else "–"
 
 
-def _gain(name: str, variant: str, method: str, noise: float = 0.0) -> str:
-    """pos-AP minus a method ± standard error, or a dash."""
-    record = _records(name).get((variant, method, noise, None, "pos-AP_minus_this"))
+def _gain(name: str, variant: str, method: str, noise: float = 0.0, ours: str = "pos-AP") -> str:
+    """Ours minus a method ± standard error, or a dash."""
+    record = _records(name).get((variant, method, noise, None, f"{ours}_minus_this"))
     if not record:
         return "–"
     return f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
@@ -466,6 +468,61 @@ def separable_updates() -> str:
     return _table(["test AP; training labels flipped", *_levels((0.0, 0.2))], rows)
 
 
+# Shortest paths.
+
+DEGREES = (1, 4, 6, 8)
+
+
+def _regrets(noise: float) -> str:
+    """Regret by method and degree."""
+    from directloss.experiments.paths import METHODS, WORDS
+
+    def shown(degree: int, method: str) -> str:
+        record = _records("paths")[f"degree {degree}", method, noise, None, "test_regret"]
+        return f"{record['mean']:.3f} ± {record['sd']:.3f}"
+
+    rows = [[WORDS.get(method, method), *(shown(degree, method) for degree in DEGREES)] for method in METHODS]
+    return _table([f"regret; noise {noise:g}", *(f"degree {degree}" for degree in DEGREES)], rows)
+
+
+@block
+def paths_exact() -> str:
+    """Regret of all methods, costs without noise."""
+    return _regrets(0.0)
+
+
+@block
+def paths_noisy() -> str:
+    """Regret of all methods, costs with noise."""
+    return _regrets(0.5)
+
+
+@block
+def paths_pairs() -> str:
+    """Paired differences of regret to the two known baselines ± standard error."""
+    from directloss.experiments.paths import BASELINES, METHODS
+
+    def shown(method: str, other: str, noise: float, degree: int) -> str:
+        record = _records("paths")[f"degree {degree}", method, noise, None, f"this_minus_{other}"]
+        return f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
+
+    rows = [
+        [f"{method} − {other}, noise {noise:g}", *(shown(method, other, noise, degree) for degree in DEGREES)]
+        for other in BASELINES
+        for noise in (0.0, 0.5)
+        for method in METHODS
+        if method not in (other, "MSE")
+    ]
+    return _table(["difference of regret", *(f"degree {degree}" for degree in DEGREES)], rows)
+
+
+@block
+def paths_verdicts() -> str:
+    """The claims on shortest paths."""
+    rows = [[says, judged.source, _verdict("paths", says)] for says, judged in _claims("paths").items()]
+    return _table(["claim", "who says it", "verdict (comparisons)"], rows)
+
+
 @block
 def separable_verdicts() -> str:
     """The claims on separable data, by variant."""
@@ -606,6 +663,75 @@ def own_metric_verdicts() -> str:
         for says, judged in _claims("own-metric").items()
     ]
     return _table(["claim (comparisons)", *OWN_SETS], rows)
+
+
+# Segmentation.
+
+MASKS = {
+    "shapes, right masks": ("shapes, wrong pixels", 0.0),
+    "shapes, 20 % wrong pixels": ("shapes, wrong pixels", 0.2),
+    "shapes, 20 % moved borders": ("shapes, moved borders", 0.2),
+    "VOC2012, right masks": ("VOC2012, wrong pixels", 0.0),
+    "VOC2012, 20 % wrong pixels": ("VOC2012, wrong pixels", 0.2),
+    "VOC2012, 20 % moved borders": ("VOC2012, moved borders", 0.2),
+}
+
+
+def _segmentation(corner: str, rows: Iterable[str], rule: str, shown: Callable[[str, str, float], str]) -> str:
+    """One column for every kind of data and of masks."""
+    cells = [[row, *(shown(row, f"{variant}: {rule}", noise) for variant, noise in MASKS.values())] for row in rows]
+    return _table([corner, *MASKS], cells)
+
+
+def _segmentation_means(rule: str, metric: str = "test_iou") -> str:
+    from directloss.experiments.segmentation.summary import METHODS
+
+    def shown(method: str, variant: str, noise: float) -> str:
+        return _mean("segmentation", variant, method, noise, metric=metric)
+
+    return _segmentation("loss", METHODS, rule, shown)
+
+
+@block
+def segmentation_iou() -> str:
+    """Mean IoU of clean test images."""
+    return _segmentation_means("noisy validation")
+
+
+@block
+def segmentation_all_pixels() -> str:
+    """IoU over the pixels of all test images."""
+    return _segmentation_means("noisy validation", "test_iou_all_pixels")
+
+
+@block
+def segmentation_clean_validation() -> str:
+    """The same where settings are chosen by right masks."""
+    return _segmentation_means("clean validation")
+
+
+@block
+def segmentation_gains() -> str:
+    """The positive and the central update against every other loss."""
+    from directloss.experiments.segmentation.summary import METHODS, OURS
+
+    pairs = {f"{ours} − {other}": (ours, other) for ours in OURS for other in METHODS if other not in OURS}
+    pairs["central-IoU − pos-IoU"] = "central-IoU", "pos-IoU"
+
+    def shown(row: str, variant: str, noise: float) -> str:
+        ours, other = pairs[row]
+        return _gain("segmentation", variant, other, noise, ours)
+
+    return _segmentation("difference in IoU", pairs, "noisy validation", shown)
+
+
+@block
+def segmentation_verdicts() -> str:
+    """Every claim on segmentation, by data."""
+    says = _claims("segmentation")
+    variants = list(dict.fromkeys(variant for judged in says.values() for variant in judged.verdicts))
+    rows = [[claim, *(_verdict("segmentation", claim, variant) for variant in variants)] for claim in says]
+    return _table(["claim (ours)", *variants], rows)
 
 
 # The README's table of claims.

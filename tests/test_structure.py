@@ -43,6 +43,7 @@ ROOMS = {  # of the experiments: the same rule
     "label_noise": 5,
     "separable": 5,
     "own_metric": 5,
+    "paths": 5,
     "actions": 5,
     "detection": 5,
     "segmentation": 5,

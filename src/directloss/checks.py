@@ -154,7 +154,9 @@ def check_problems(
     if not isinstance(target, Tensor):
         raise TypeError(f"target must be a tensor; got {type(target).__name__}. Wrap it in torch.as_tensor.")
     check_scores(scores, event_dims)
-    shape = scores.shape[: scores.dim() - event_dims + (event_dims if mask_dims is None else mask_dims)]
+    shape = scores.shape
+    if mask_dims is not None:
+        shape = shape[: len(shape) - event_dims + mask_dims]
     if mask is not None:
         if not isinstance(mask, Tensor):
             raise TypeError(f"mask must be a tensor; got {type(mask).__name__}. Wrap it in torch.as_tensor.")

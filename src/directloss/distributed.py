@@ -5,7 +5,8 @@ process only, times the number of processes: `DistributedDataParallel` takes the
 and the mean of these is the gradient that one process with all the scores would have had.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -16,8 +17,7 @@ from .checks import check_process_group
 __all__ = ["gather"]
 
 
-@torch.compiler.disable
-def gather(group: Any, scores: Tensor, *others: Tensor | None) -> list[Any]:
+def _gather_lists(group: Any, scores: Tensor, *others: Tensor | None) -> list[Any]:
     """The scores of all processes behind each other in the last dimension, and so with the other tensors.
 
     What is None in all processes stays None; what is None in some is taken as all True there, as a mask is.
@@ -48,6 +48,9 @@ def gather(group: Any, scores: Tensor, *others: Tensor | None) -> list[Any]:
             parts[here] = scores + (processes - 1) * (scores - scores.detach())
         found.append(torch.cat(parts, -1))
     return found
+
+
+gather = cast(Callable[..., list[Any]], torch.compiler.disable(_gather_lists))
 
 
 def _gather_ragged(tensor: Tensor, sizes: list[int], group: Any, processes: int) -> list[Tensor]:

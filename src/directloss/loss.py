@@ -100,7 +100,7 @@ def _structured_loss(
     check_reduction(reduction)
     if not isinstance(scores, Tensor):
         check_scores(scores, task.event_dims)
-    device = scores.device.type
+    device = "cpu" if scores.is_cpu else scores.device.type
     if (device == "cpu" or torch.amp.is_autocast_available(device)) and torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # at least float32 throughout, as torch's own losses
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))

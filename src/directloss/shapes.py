@@ -4,8 +4,8 @@ Scores may come as (samples, classes), with items to ignore, or flat, with an id
 belongs to. Lists of different lengths need no padding then.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .checks import check_indexes, check_list_task, needs_dispatch
 from .task import Task
-from .update import Row, Truth
+from .update import Row
 
 __all__ = ["flat_values", "metric", "to_lists"]
 
@@ -70,8 +70,7 @@ def group(indexes: Tensor) -> Groups:
     return Groups(*(torch.from_numpy(part).to(indexes.device) for part in (of, order, lengths)))
 
 
-@torch.compiler.disable
-def flat_values(
+def _flat_values(
     task: Task, row: Row, scores: Tensor, target: Tensor, mask: Tensor | None, indexes: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The value of every list of a flat tensor, with its gradient on scores, and which lists count."""
@@ -91,6 +90,9 @@ def flat_values(
     return values, counted
 
 
+flat_values = cast(Callable[..., tuple[Tensor, Tensor]], torch.compiler.disable(_flat_values))
+
+
 def contrast_flat(
     task: Task, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None, groups: Groups
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -100,7 +102,7 @@ def contrast_flat(
     counted = torch.zeros_like(value, dtype=torch.bool)
     for lists, items in by_length(groups):
         valid = torch.ones_like(items, dtype=torch.bool) if mask is None else mask[items]
-        each = Row(*(_of(lists, number) for number in row))
+        each = Row(_of(lists, row.away), _of(lists, row.toward), _of(lists, row.scale))
         gradient[items], value[lists], counted[lists] = task.contrast(scores[items], target[items], each, valid)
     return gradient, value, counted
 
@@ -113,7 +115,7 @@ def by_length(groups: Groups) -> Iterator[tuple[Tensor, Tensor]]:
         yield lists, groups.order[starts[lists].unsqueeze(1) + torch.arange(length, device=lists.device)]
 
 
-def _of(lists: Tensor, number: float | Tensor | Truth) -> float | Tensor | Truth:
+def _of(lists: Tensor, number: Any) -> Any:
     return number[lists] if isinstance(number, Tensor) and number.dim() > 0 else number
 
 

@@ -345,6 +345,10 @@ def test_check_tries_a_task(tmp_path):
     done = call("check", "examples.top_item:TopItem")
     assert done.returncode == 0, done.stderr
     assert "every law holds" in done.stdout
+    assert not done.stderr
+    done = call("check", "directloss:HitAtK")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("HitAtK(k=10) keeps all laws, but its scale is unusual")
     (tmp_path / "wrong.py").write_text(
         "from directloss import AveragePrecision\n"
         "class Wrong(AveragePrecision):\n"

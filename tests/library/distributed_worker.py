@@ -71,7 +71,7 @@ def main(folder: str) -> None:
             network = DistributedDataParallel(model())
             value = loss_of(case, dist.group.WORLD)(network(x[part]), target[part], ids[part])
             value.backward()
-            found[case, kind] = value.detach(), [parameter.grad.clone() for parameter in network.parameters()]
+            found[case, kind] = value.detach(), [parameter.grad for parameter in network.parameters()]
     torch.save(found, f"{folder}/{process}.pt")
     dist.destroy_process_group()
 

@@ -185,7 +185,7 @@ def test_a_wide_table_is_solved_in_blocks(monkeypatch):
     kernels._solve_band(*arguments, whole)
     monkeypatch.setattr(kernels, "_BLOCK_CELLS", 100)
     plain = getattr(kernels._solve_band, "py_func", kernels._solve_band)  # compiled code has its constants inside
-    monkeypatch.setattr(kernels.np, "sqrt", lambda value: 100.0)
+    monkeypatch.setattr(np, "sqrt", lambda value: 100.0)
     plain(*arguments, blocks)
     assert (whole == blocks).all()
 
@@ -335,7 +335,14 @@ def test_a_scale_that_is_none_is_refused(scale):
         Wrong().infer(torch.arange(5.0), torch.tensor([1, 0, 1, 0, 0]))
 
 
-@pytest.mark.parametrize("make", [lambda: HitAtK(0), lambda: BinaryDCG(True), lambda: AveragePrecisionAtK(2.5)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: HitAtK(0),
+        lambda: BinaryDCG(True),
+        lambda: AveragePrecisionAtK(2.5),  # pyright: ignore[reportArgumentType]
+    ],
+)
 def test_k_is_a_whole_number(make):
     with pytest.raises((TypeError, ValueError), match="k must be"):
         make()

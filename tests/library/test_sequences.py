@@ -67,7 +67,7 @@ TASKS = {
     DAGPath(GRID): lambda *batch: paths(DAGPath(GRID), *batch, len(GRID)),
     DAGPath(GRID, loss="regret"): lambda *batch: costs(*batch, len(GRID)),
 }
-EVERY = pytest.mark.parametrize(("task", "problem"), TASKS.items(), ids=lambda value: repr(value))
+EVERY = pytest.mark.parametrize(("task", "problem"), TASKS.items(), ids=map(repr, TASKS))
 
 
 def gradient(loss, scores, *rest):
@@ -310,7 +310,7 @@ def test_masked_cells_are_walls_or_padding():
     assert output.features.sign().tolist() in ([[1, 1, 1], [0, 0, 1], [0, 0, 1]], [[1, 0, 0], [1, 0, 0], [1, 1, 1]])
     padded = [torch.nn.functional.pad(each, (0, 2, 0, 1), value=torch.nan) for each in (scores, true)]
     inside = torch.nn.functional.pad(walls, (0, 2, 0, 1))
-    again = task.infer(*padded, inside)
+    again = task.infer(padded[0], padded[1], inside)
     torch.testing.assert_close((again.features[:3, :3], again.loss), (output.features, output.loss))
     assert not again.features[3:].any()
     with pytest.raises(ValueError, match="there must be a path"):
@@ -385,7 +385,7 @@ def test_what_a_task_does_not_take_is_refused_in_words(task, scores, target, mas
     ("make", "message"),
     [
         (lambda: Alignment(tolerance=-1), "0 or more; got -1"),
-        (lambda: Alignment(tolerance=0.5), "0 or more; got 0.5"),
+        (lambda: Alignment(tolerance=0.5), "0 or more; got 0.5"),  # pyright: ignore[reportArgumentType]
         (lambda: GridPath(neighbours=6), "must be 4 .* or 8"),
         (lambda: GridPath(loss="area"), "'hamming', 'regret'; got 'area'"),
         (lambda: DAGPath(()), "edges must be pairs"),

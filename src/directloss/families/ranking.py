@@ -17,7 +17,7 @@ from abc import abstractmethod
 from functools import cache, lru_cache, partial
 from importlib import import_module
 from itertools import permutations
-from math import ceil, log2
+from math import ceil, log2, prod
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -157,36 +157,34 @@ class RankingTask(Task):
         kernels = _kernels()
         check_problems(scores, target, mask, 1, None)
         check_binary(scores, target, mask)
-        batch, items = scores.shape[:-1], scores.shape[-1]
+        full = tuple(scores.shape)
+        items = full[-1]
         check_length(items, kernels.LONGEST_LIST)
-        lists = batch.numel()
-        shape = (lists, items)
+        lists = prod(full[:-1])
+        shape = lists, items
         if isinstance(scale, Tensor) or isinstance(away, Tensor) or isinstance(toward, Tensor):
-            numbers, kinds, down = _numbers(away, toward, scale, batch)
+            numbers, kinds, down = _numbers(away, toward, scale, scores.shape[:-1])
         else:
             numbers, kinds, down = _constants(away, toward, scale)
             numbers = np.repeat(numbers, lists, axis=1) if lists != 1 else numbers.copy()
         if not scores.is_cpu:
             scores, target, mask = scores.cpu(), target.cpu(), None if mask is None else mask.cpu()
-        host = scores.contiguous()
-        single = (host if host.dtype == torch.float32 else host.to(torch.float32)).numpy().reshape(shape)
-        positive = (target if target.dtype == torch.bool else target != 0).contiguous().numpy().reshape(shape)
+        host, dtype = scores.contiguous(), scores.dtype
+        single = (host if dtype is torch.float32 else host.to(torch.float32)).numpy().reshape(shape)
+        positive = (target if target.dtype is torch.bool else target != 0).contiguous().numpy().reshape(shape)
         valid = mask.contiguous().numpy().reshape(shape) if mask is not None else None
-        double = host.dtype == torch.float64
-        exact = host.numpy().reshape(shape) if double else None
-        full = tuple(scores.shape)
-        gradient, counted = np.zeros(full, np.float64 if double else np.float32), np.zeros(full[:-1], np.bool_)
-        written = gradient.reshape(shape), counted.reshape(lists)
+        exact = host.numpy().reshape(shape) if dtype is torch.float64 else None
+        gradient, counted = np.zeros(shape, np.float32 if exact is None else np.float64), np.zeros(lists, np.bool_)
         scratch = np.empty((3, items)), np.empty((4, items + 1), np.int32)  # NumPy's memory comes in huge pages
         rows = max(1, CHUNK // max(items, 1))
         keys = np.empty((min(rows, lists), items), np.int64)
         for first in range(0, lists, rows):
-            part = keys[: min(rows, lists - first)]
+            part = keys[: lists - first]
             if not kernels.pack(single, positive, valid, first, part):
                 check_finite(scores, mask)
-            part.sort(axis=-1)
-            self._solve_lists(part, first, exact, kinds, numbers, down, *written, *scratch)
-        return gradient, counted, numbers
+            part.sort()
+            self._solve_lists(part, first, exact, kinds, numbers, down, gradient, counted, *scratch)
+        return gradient.reshape(full), counted.reshape(full[:-1]), numbers
 
     def _solve_lists(
         self,

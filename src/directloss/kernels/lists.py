@@ -173,7 +173,7 @@ def count_classes(keys: NDArray[np.int64]) -> tuple[int, int]:  # [N] sorted
     M = 0
     for m in range(n):
         M += (keys[m] >> INDEX_BITS) & 1
-    return n - M, M
+    return int(n) - M, M
 
 
 @compiled

@@ -98,7 +98,10 @@ class PathTask(LinearLossTask):
         return -self._sum(costs * best), costs
 
     def scale(self, target: Tensor, mask: Tensor) -> Tensor:
-        return 2 / self._sum(self.decode(mask.double(), mask)).clamp(min=1)
+        batch = mask.shape[: mask.dim() - self.event_dims]
+        if mask.numel() and mask.all():
+            mask = mask[(0,) * len(batch)]  # one for all
+        return (2 / self._sum(self.decode(mask.double(), mask)).clamp(min=1)).expand(batch)
 
     def decode(self, scores: Tensor, mask: Tensor) -> Tensor:
         return self.find(scores, mask)[0]

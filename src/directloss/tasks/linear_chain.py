@@ -89,12 +89,12 @@ class LinearChain(LinearLossTask):
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
         """As inherited, but paths stay labels: the gradient is the only array of the size of scores that is made."""
         chains = self._chains(scores, target, mask)
-        weights = [weight if weight is TRUTH else chains.each("weight", weight) for weight in row[:2]]
-        scale = chains.each("the scale of the update", row.scale)
+        weights: list[Any] = [weight if weight is TRUTH else chains.each("weight", weight) for weight in row[:2]]
+        scale: Any = chains.each("the scale of the update", row.scale)  # arrays, with which a row computes as well
         away, toward = chains.paths(*weights)
         gradient = chains.features((away, scale), (toward, -scale))
         score = chains.score(away) - chains.score(toward)
-        value = Row(*weights, scale).value(score, chains.loss(away), chains.loss(toward))
+        value = Row(weights[0], weights[1], scale).value(score, chains.loss(away), chains.loss(toward))
         return Contrast(*map(chains.tensor, (gradient, value.astype(gradient.dtype), chains.edges > 0)))
 
     def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
@@ -142,8 +142,8 @@ class _Chains:
     def each(self, name: str, value: float | Tensor) -> NDArray[np.float64]:
         """One number a chain."""
         check_strength(name, value, self.mask.shape[:-1])
-        value = value.cpu().double().numpy().reshape(-1) if isinstance(value, Tensor) else value
-        return np.broadcast_to(np.asarray(value, np.float64), self.edges.shape)
+        numbers = value.cpu().double().numpy().reshape(-1) if isinstance(value, Tensor) else value
+        return np.broadcast_to(np.asarray(numbers, np.float64), self.edges.shape)
 
     def paths(self, *weights: NDArray[np.float64] | Truth) -> list[NDArray[np.int64]]:
         """The labels of argmax F + weight·L for every weight, each [B, E + 1], 0 behind the last step."""

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -36,12 +37,16 @@ def check(task: Annotated[str, typer.Argument(metavar="MODULE:TASK", help="E.g. 
         instance = found() if isinstance(found, type) else found
         if not isinstance(instance, Task):
             raise TypeError(f"{task} is not a Task; got {instance!r}.")
-        check_task(instance)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            check_task(instance)
     except TaskError as error:
         errors.print(str(error), style="red")
         raise typer.Exit(1) from None
     except TypeError as error:
         raise refuse(str(error)) from None
+    for warning in caught:
+        errors.print(str(warning.message), style="yellow")
     console.print(f"{instance!r}: no oracle was beaten, every law holds.")
 
 

@@ -87,7 +87,7 @@ def configs(options: SegmentationOptions, source: Source | None = None) -> list[
             method, seed, options.data, damage, noise, source, size, samples, held_out, iterations,
             tuple(Setting(strength, rate, 0.0) for strength in of.strengths[tried] for rate in RATES),
         )
-        for seed, damage, noise in product(range(seeds), damages, (0.0, 0.2))
+        for damage, noise, seed in product(damages, (0.0, 0.2), range(seeds))
         if noise > 0 or damage == damages[0]  # without damage both are one
         for method, of in LOSSES.items()
     ]  # fmt: skip
