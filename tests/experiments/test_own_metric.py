@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from commands import call
 
 from directloss.experiments.data import tabular
 from directloss.experiments.data.queries import read_lambdarank, read_letor
@@ -448,3 +449,19 @@ def test_query_sizes_must_add_up(tmp_path, sizes, says):
         (tmp_path / f"{name}.query").write_text(sizes)
     with pytest.raises(TableError, match=says):
         read_lambdarank(tmp_path)
+
+
+def test_the_command_runs_resumes_and_says_what_is_wrong(tmp_path, monkeypatch):
+    whole = EXPERIMENT.configs
+    few = lambda options, source: [c for c in whole(options, source) if c.method in ("direct AP", "BCE")]  # noqa: E731
+    monkeypatch.setitem(vars(EXPERIMENT), "configs", few)
+    done = call("reproduce", "own-metric", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 runs to do" in done.stdout
+    assert "Test data of made queries" in done.stdout
+    again = call("reproduce", "own-metric", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
+    assert "all 4 runs are in" in again.stdout
+    assert "direct AP" in (tmp_path / "report.md").read_text()
+    wrong = call("reproduce", "own-metric", "--preset", "paper", "--out", tmp_path)
+    assert wrong.returncode == 2
+    assert "--data DIR" in wrong.stderr
