@@ -31,7 +31,7 @@ class RetrievalLoss(nn.Module):
     >>> embeddings = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.5, 0.5]], requires_grad=True)
     >>> value = RetrievalLoss()(embeddings, torch.tensor([0, 1, 1, 0]))
     >>> value
-    tensor(0.6246, grad_fn=<...>)
+    tensor(0.5833, grad_fn=<...>)
     """
 
     def __init__(

@@ -13,7 +13,7 @@ the input never matters. A list without positives does not count, unless a task 
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from itertools import product
@@ -43,7 +43,7 @@ class _Selected(NamedTuple):
     counts: NDArray[np.int64]  # [b, 2] true and false positives
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CountTask(ArrayTask):
     """A task made of a function of counts.
 
@@ -56,6 +56,10 @@ class CountTask(ArrayTask):
 
     def __post_init__(self) -> None:
         check_count("event_dims", self.event_dims)
+
+    def __repr__(self) -> str:
+        shown = [one for one in fields(self) if not one.kw_only or getattr(self, one.name) != one.default]
+        return f"{type(self).__name__}({', '.join(f'{one.name}={getattr(self, one.name)!r}' for one in shown)})"
 
     @abstractmethod
     def loss(self, true_positives: Any, false_positives: Any, positives: Any, negatives: Any) -> Any:
@@ -187,7 +191,7 @@ class CountTask(ArrayTask):
         return np.broadcast_to(np.asarray(losses, np.float64), (tp.size, fp.size))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TverskyTask(CountTask):
     """A task of L = 1 − T, T = tp/(tp + α·fp + β·(P − tp)), in O(n log n). A subclass writes `weights`."""
 

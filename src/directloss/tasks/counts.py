@@ -27,7 +27,7 @@ from ..families.counts import TverskyTask
 __all__ = ["FMeasure", "IoU", "Tversky"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FMeasure(TverskyTask):
     """1 − F_beta. Every oracle is exact, O(n log n).
 
@@ -50,7 +50,7 @@ class FMeasure(TverskyTask):
         return 1 / (1 + square), square / (1 + square)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class IoU(TverskyTask):
     """1 − intersection over union. Every oracle is exact, O(n log n).
 
@@ -63,7 +63,7 @@ class IoU(TverskyTask):
         return 1.0, 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tversky(TverskyTask):
     """1 − the Tversky index. Exact, O(n log n); for beta above 1 and a weight below 0, O(P·M).
 
