@@ -16,7 +16,7 @@ __all__ = ["TaskError", "check_task", "typical_epsilon"]
 
 TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-6  # of an oracle that answers in float64, as expected, and in float32
 ATTEMPTS = 20  # to draw a second problem of the same shape
-SCALE_PROBLEMS, SCALE_LONGEST = 24, 60  # on which a scale is measured
+SCALE_PROBLEMS, SCALE_LONGEST = 12, 60  # on which a scale is measured
 USUAL_EPSILON = 0.1, 10.0
 
 
@@ -106,7 +106,7 @@ def typical_epsilon(task: Task, scores: Tensor, target: Tensor, mask: Tensor | N
     start = task.infer(scores, target, mask).loss.double()
     top = loss(torch.full_like(start, 1e12))
     low, high = torch.full_like(start, -12.0), torch.full_like(start, 12.0)
-    for _ in range(40):
+    for _ in range(24):
         middle = (low + high) / 2
         reached = loss(10**middle) >= (start + top) / 2 - 1e-9
         low, high = low.where(reached, middle), middle.where(reached, high)

@@ -93,10 +93,12 @@ def test_oracles_are_exact_by_brute_force(task):
     check_task(task, problems=40)
 
 
-@pytest.mark.parametrize("task", MORE, ids=repr)
+@pytest.mark.parametrize(
+    "task", [LinearChain(), Alignment(), GridPath(loss="regret"), DAGPath(loss="regret")], ids=repr
+)
 @pytest.mark.slow
 def test_oracles_are_exact_by_brute_force_on_many_problems(task):
-    check_task(task, problems=400, seed=1)
+    check_task(task, problems=300, seed=1)
 
 
 @EVERY

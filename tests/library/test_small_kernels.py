@@ -201,6 +201,33 @@ def test_row_alone_ends_where_its_sum_is_largest():
         assert values[place - start] == pytest.approx(values.max(), abs=1e-9 * (1 + np.abs(values).max()))
 
 
+@pytest.mark.parametrize("kind", ["normal", "heavy", "steps", "humps"])
+def test_leaps_in_long_rows_pass_no_better_place(kind):
+    """Rows with two hills, a far one and a near one, of about the same height: a leap too long misses one of them."""
+    rng = np.random.default_rng(9)
+    for _ in range(150):
+        M, i = int(rng.integers(20, 400)), float(rng.integers(1, 200))
+        c = np.arange(1, M + 1)
+        slope = i / ((i + c - 1) * (i + c))
+        kappa = 10.0 ** rng.uniform(0, 4)
+        b = {
+            "normal": np.abs(rng.normal(size=M)),
+            "heavy": np.abs(rng.standard_cauchy(M)),
+            "steps": rng.integers(0, 4, M) * 1.0,
+            "humps": kappa * slope[int(rng.integers(M))] * (1 + 0.3 * rng.normal(size=M)),
+        }[kind]
+        b = -np.sort(-np.maximum(b, 1e-6))
+        if kind != "humps":
+            kappa = float(b[:].sum() / (M / (i + M)) * rng.uniform(0.3, 2))
+        sums, places = np.concatenate(([0.0], np.cumsum(b))), np.arange(M + 1)
+        values = sums - kappa * places / (i + places)
+        for start, end in ((0, M), (M, 0), (M // 3, M), (M, M // 3)):
+            place = kernels._row_argmax(0.0, i, b, sums, kappa, start, end)
+            inside = values[min(start, end) : max(start, end) + 1]
+            assert min(start, end) <= place <= max(start, end)
+            assert values[place] >= inside.max() - 1e-11 * (1 + sums[-1] + kappa)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_list_keeps_every_law(kind):
     for number in range(8):
