@@ -27,7 +27,6 @@ from directloss import (
     PrecisionAtK,
     PrecisionAtRecall,
     RankBiasedPrecision,
-    RankingTask,
     RecallAtFPR,
     RecallAtK,
     ReciprocalRank,
@@ -65,7 +64,6 @@ if os.environ.get("NUMBA_DISABLE_JIT") == "1":  # as `benchmarks.mutation` runs 
 MEMBERS = [(task, update) for task in LISTS[:2] for update in UPDATES] + [
     (task, UPDATES[k % len(UPDATES)]) for k, task in enumerate(LISTS[2:])
 ]
-RANKING = [task for task in LISTS if isinstance(task, RankingTask)]
 
 
 @strategies.composite

@@ -25,7 +25,20 @@ __all__ = ["PrecisionAtK", "RecallAtK"]
 
 
 @dataclass(frozen=True)
-class PrecisionAtK(DiscountedGainTask):
+class _Selection(DiscountedGainTask):
+    """k items, all alike."""
+
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        check_count("k", self.k)
+
+    def discounts(self, items: int) -> NDArray[np.float64]:
+        return np.ones(min(self.k, items))
+
+
+@dataclass(frozen=True)
+class PrecisionAtK(_Selection):
     """The best precision among k items, minus that of the selected ones. Every oracle is exact, O(n) and a sort of k.
 
     >>> scores, target = torch.tensor([0.9, 0.8, 0.7, 0.1]), torch.tensor([0, 1, 1, 0])
@@ -33,34 +46,18 @@ class PrecisionAtK(DiscountedGainTask):
     tensor(0.5000)
     """
 
-    k: int = 10
-
-    def __post_init__(self) -> None:
-        check_count("k", self.k)
-
-    def discounts(self, items: int) -> NDArray[np.float64]:
-        return np.ones(min(self.k, items))
-
     def whole(self, best: Any, total: Any) -> Any:
         return best * 0.0 + self.k
 
 
 @dataclass(frozen=True)
-class RecallAtK(DiscountedGainTask):
+class RecallAtK(_Selection):
     """The best recall among k items, minus that of the selected ones. Every oracle is exact, O(n) and a sort of k.
 
     >>> scores, target = torch.tensor([0.9, 0.8, 0.7, 0.1]), torch.tensor([0, 1, 1, 0])
     >>> RecallAtK(k=3).infer(scores, target).loss
     tensor(0.)
     """
-
-    k: int = 10
-
-    def __post_init__(self) -> None:
-        check_count("k", self.k)
-
-    def discounts(self, items: int) -> NDArray[np.float64]:
-        return np.ones(min(self.k, items))
 
     def whole(self, best: Any, total: Any) -> Any:
         return total
