@@ -48,5 +48,6 @@ def gallery(name: str, title: str, by_method: Mapping[str, Shown]) -> Figure:
         axes.imshow(np.concatenate(strips), interpolation="nearest")
         axes.set_yticks([(k + 0.5) * height for k in range(len(strips))], list(rows))
         axes.set_xticks([])
-        axes.tick_params(length=0)
+        axes.tick_params(length=0, labelsize=8)
+        canvas.figure.set_layout_engine("constrained", w_pad=0.15)  # a viewer's font may be wider than the one measured
         return finish(canvas, name, title, f"{title}. Rows: {', '.join(rows)}.")
