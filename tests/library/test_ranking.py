@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import ndcg_score, roc_auc_score
 
+from benchmarks.fuzz import broken_laws
 from directloss import TRUTH, NegativeDirect, PositiveDirect, StructuredLoss, check_task
 from directloss.families.ranking import ByNegatives, ByRank, RankingTask, _plan
 from directloss.kernels import lists as list_kernels
@@ -413,3 +414,11 @@ def test_lists_may_not_be_longer_than_keys_can_number(monkeypatch):
     monkeypatch.setattr(list_kernels, "LONGEST_LIST", 2)
     with pytest.raises(ValueError, match="at most 2 items"):
         ROCAUC().infer(torch.arange(3.0), torch.tensor([1, 0, 0]))
+
+
+def test_values_stay_in_the_range_of_the_metric_where_the_score_is_scaled():
+    """Found by fuzzing: a plain sum is exact enough for scores near ε in units of F, and F is 84 times larger here."""
+    signs = [-1, -1, 1, 0, 1, 1, 0, 0, 1, 1, -1, 0, 0, -1, -1, 0, -1, 1, 0, 1, 1, 0, 1]
+    target = torch.tensor([1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
+    scores = 1.385621513133715e-17 * torch.tensor(signs, dtype=torch.float64)
+    assert broken_laws(AveragePrecisionAtK(1), scores, target, 4e-20) == {}

@@ -652,7 +652,7 @@ def ranking_contrast(
                 a, b, toward, numbers[1, k], -1, tied, u, phi, r, best, share, alike, ways, cut, low, scratch, counts,
                 steps,
             )  # fmt: skip
-        unit = max(abs(numbers[0, k]), abs(numbers[1, k]))
+        unit = max(abs(numbers[0, k]), abs(numbers[1, k])) / (share * P * M)
         numbers[3, k] = close_list(
             ranked, P, tied, toward != NOTHING, unit, share, numbers[2, k], floats, integers, gradient[k]
         )
