@@ -35,6 +35,7 @@ __all__ = [
     "check_shape",
     "check_share",
     "check_similarity",
+    "check_steps",
     "check_strength",
     "check_weight",
     "needs_dispatch",
@@ -387,3 +388,10 @@ def check_alike(away: Tensor, toward: Tensor) -> None:
             f"away has scores of shape {tuple(away.shape)} but toward of shape {tuple(toward.shape)}; both must have "
             "one value per example. Score both outputs for the same batch."
         )
+
+
+def check_steps(steps: int) -> int:
+    """Return a number of steps if it is one."""
+    if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 0:
+        raise ValueError(f"steps must be a whole number, 0 or more; got {steps!r}. A tenth of all steps will do.")
+    return int(steps)

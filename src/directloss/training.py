@@ -1,11 +1,63 @@
-"""What training loops import beside the loss: batches with positives, and one ranking over many chunks."""
+"""What training loops import beside the loss: a warm-up, batches with positives, and one ranking over many chunks."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["accumulate", "with_positives"]
+from .checks import check_steps
+
+__all__ = ["WarmUp", "accumulate", "with_positives"]
+
+
+class WarmUp(nn.Module):
+    """A loss that begins with another one: `first` for so many steps, then `loss`.
+
+    The positive update strengthens what is ranked right already. A network that starts with more pairs wrong than right
+    can be driven the wrong way by it. A tenth of all steps with cross-entropy, which is `first` if you pass none, is
+    enough to avoid that.
+
+    A step is a call with a graph. Calls without one, as in validation, get `loss` and do not count. The number of steps
+    so far is in the `state_dict`.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> loss = WarmUp(AveragePrecisionLoss(), steps=1)
+    >>> scores, target = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 1, 1])
+    >>> loss(scores, target), loss(scores, target)
+    (tensor(1.0444, grad_fn=<...>), tensor(0.4167, grad_fn=<...>))
+    """
+
+    def __init__(self, loss: nn.Module, steps: int, first: Callable[..., Tensor] | None = None) -> None:
+        super().__init__()
+        self.loss = loss
+        self.steps = check_steps(steps)
+        self.first = first
+        self.step = 0
+
+    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None, **options: Any) -> Tensor:
+        """The loss of this step; options go to `loss`."""
+        if self.step >= self.steps or not (scores.requires_grad and torch.is_grad_enabled()):
+            return self.loss(scores, target, mask, **options)
+        self.step += 1
+        if self.first is not None:
+            return self.first(scores, target)
+        ignored = getattr(self.loss, "ignore_index", None)
+        valid = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+        valid = valid if ignored is None else valid & (target != ignored)
+        return nn.functional.binary_cross_entropy_with_logits(scores[valid], target[valid].to(scores.dtype))
+
+    def get_extra_state(self) -> int:
+        """The number of steps so far."""
+        return self.step
+
+    def set_extra_state(self, state: int) -> None:
+        """Go on after so many steps."""
+        self.step = int(state)
+
+    def extra_repr(self) -> str:
+        """The number of first steps."""
+        return f"steps={self.steps}"
 
 
 def with_positives(target: Tensor, batch: int, share: float, generator: torch.Generator | None) -> Iterator[Tensor]:

@@ -1,0 +1,56 @@
+"""A warm-up: which loss a step gets, and what counts as a step."""
+
+import pytest
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from directloss import AveragePrecisionLoss, NegativeDirect
+from directloss.training import WarmUp
+
+SCORES, TARGET = torch.tensor([2.0, 1.0, 0.0, -1.0]), torch.tensor([0, 1, 1, 0])
+
+
+def test_first_steps_are_cross_entropy_and_the_others_are_not():
+    loss, plain = WarmUp(AveragePrecisionLoss(), steps=2), AveragePrecisionLoss()
+    scores = SCORES.clone().requires_grad_()
+    values = [loss(scores, TARGET) for _ in range(4)]
+    assert values[:2] == 2 * [binary_cross_entropy_with_logits(scores, TARGET.float())]
+    assert values[2:] == 2 * [plain(scores, TARGET)]
+
+
+def test_validation_gets_the_loss_and_is_no_step():
+    loss, plain = WarmUp(AveragePrecisionLoss(), steps=1), AveragePrecisionLoss()
+    assert loss(SCORES, TARGET) == plain(SCORES, TARGET)
+    with torch.no_grad():
+        assert loss(SCORES.clone().requires_grad_(), TARGET) == plain(SCORES, TARGET)
+    assert loss.step == 0
+
+
+def test_a_run_goes_on_where_it_was():
+    scores, before, after = SCORES.clone().requires_grad_(), *(WarmUp(AveragePrecisionLoss(), 3) for _ in range(2))
+    before(scores, TARGET)
+    after.load_state_dict(before.state_dict())
+    assert after.step == 1
+
+
+def test_what_is_masked_or_ignored_is_so_in_the_first_steps_too():
+    scores = SCORES.clone().requires_grad_()
+    mask = torch.tensor([True, True, True, False])
+    whole = binary_cross_entropy_with_logits(scores[:3], TARGET[:3].float())
+    assert WarmUp(AveragePrecisionLoss(), 1)(scores, TARGET, mask) == whole
+    ignored = TARGET.masked_fill(~mask, -100)
+    assert WarmUp(AveragePrecisionLoss(ignore_index=-100), 1)(scores, ignored) == whole
+
+
+def test_another_first_loss_and_options():
+    scores = SCORES.reshape(2, 2).requires_grad_()
+    loss = WarmUp(AveragePrecisionLoss(NegativeDirect(1.0)), 1, first=lambda scores, target: scores.sum())
+    assert loss(scores, TARGET.reshape(2, 2), dim=0) == SCORES.sum()
+    expected = AveragePrecisionLoss(NegativeDirect(1.0))(scores, TARGET.reshape(2, 2), dim=0)
+    assert loss(scores, TARGET.reshape(2, 2), dim=0) == expected
+
+
+@pytest.mark.parametrize("steps", [-1, 1.5, True, "10"])
+def test_steps_are_a_number(steps):
+    with pytest.raises(ValueError, match="steps must be a whole number"):
+        WarmUp(AveragePrecisionLoss(), steps)
