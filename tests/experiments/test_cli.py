@@ -307,6 +307,7 @@ def test_an_experiment_shows_only_its_own_options():
     own = {
         "actions": {*vision, "--train"},
         "own-metric": {"--data"},
+        "tables": {"--data", "--protocol"},
         "segmentation": {"--data", "--root"},
         "detection": {*vision, "--features", "--images", "--boxes", "--positive", "--negative", "--batch"},
     }
