@@ -490,3 +490,23 @@ def test_boosting_runs_where_it_is_installed_and_is_left_out_where_it_is_not(mon
     none, (note,) = installed()
     assert none == ()
     assert "lightgbm, xgboost" in note
+
+
+@pytest.mark.slow
+def test_quick_preset_runs_from_the_command_line_without_data_and_continues(tmp_path, monkeypatch):
+    whole = EXPERIMENT.configs
+
+    def short(options, source):
+        return [replace(config, iterations=8) for config in whole(options, source)]
+
+    monkeypatch.setitem(vars(EXPERIMENT), "configs", short)
+    arguments = "reproduce", "tables", "--seeds", 1, "--jobs", 1, "--out", tmp_path
+    done = call(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "8 of 8 runs to do" in done.stdout
+    assert "Test AP by noise, untuned, length 8×" in done.stdout
+    assert 'class="leaderboard"' in (tmp_path / "report.html").read_text()
+    assert "all 8 runs are in" in call(*arguments).stdout
+    wrong = call(*arguments, "--protocol", "best")
+    assert wrong.returncode == 2
+    assert "--protocol must be untuned or tuned; got 'best'" in wrong.stderr
