@@ -370,6 +370,18 @@ def test_run_repeats_itself_and_leaves_the_random_state_alone():
             wrong.check(config)
 
 
+def test_tuned_methods_train_with_all_settings_side_by_side():
+    options = TableOptions(preset="paper", protocol="tuned", seeds=1)
+    source = Source("tuned", (Part("wine 3", ""),), (NETWORKS,))
+    (config,) = [c for c in EXPERIMENT.configs(options, source) if c.noise.rate == 0.4]
+    config = replace(config, iterations=16)
+    result = EXPERIMENT.run(config, lambda share: None)
+    result.check(config)
+    for name, curve in result.test.items():
+        assert len(curve[-1]) == 6
+        assert len(set(curve[-1])) > 1, name
+
+
 @pytest.mark.parametrize("name", LEARN)
 def test_tables_of_scikit_learn_have_both_classes(name):
     of = split(Part(name, ""), 0)
