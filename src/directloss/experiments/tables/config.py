@@ -43,8 +43,8 @@ class Noise(NamedTuple):
 
 NOISES = (
     Noise("symmetric", 0.0),
-    Noise("symmetric", 0.2),
     Noise("symmetric", 0.4),
+    Noise("symmetric", 0.2),
     Noise("missing positives", 0.5),
     Noise("near the boundary", 0.2),
 )

@@ -44,7 +44,7 @@ TREES_AT_ONCE, TREE_RATE, LEAVES = 50, 0.1, 31.0
 TREE_RATES, TRIED_LEAVES = (0.03, 0.1), (4.0, 8.0, 31.0)
 SEEDS = 5
 QUICK_METHODS = ("x-ent", "GCE", "pairwise sigmoid", "pos-AP", "x-ent → pos-AP")
-QUICK_NOISES = (NOISES[0], NOISES[2])
+QUICK_NOISES = NOISES[:2]
 QUICK_TABLES = ("Cardiotocography", "mammography", "satellite", "SpamBase")
 TUNED_TABLES = ("annthyroid", "breastw", "Cardiotocography", "cover", "magic.gamma", "mammography", "satellite",
                 "SpamBase")  # fmt: skip
