@@ -346,7 +346,8 @@ def _headline(means: Mapping[Variant, Means], variants: Sequence[Variant]) -> st
         named = dict.fromkeys((best, OURS, BASELINE))
         words = ", ".join(f"{method} {found[method]:.3f}" for method in named if method in found)
         parts.append(f"{words} (length {length})")
-    return f"With {percent(noise)} flipped labels, untuned, mean test AP, the best network first: {'; '.join(parts)}."
+    where = f"With {percent(noise)} flipped labels" if noise else "With right labels"
+    return f"{where}, untuned, mean test AP, the best network first: {'; '.join(parts)}."
 
 
 def _leaderboard(test: Outcomes, variants: Sequence[Variant]) -> Leaderboard:
