@@ -3,6 +3,7 @@
 Two large tables, clean and with 40 % of the labels of training and validation flipped. Every method makes the same
 number of epochs, of which the first tenth of the steps is cross-entropy. The learning rate is the one with the highest
 AP on the validation labels. What counts is AP on clean test labels, and the CPU time of a training on one thread.
+Then one epoch of batches of 32 on clean labels, many of which have no positive.
 
     python -m benchmarks.score_memory --data ../shared/data/tabular    # writes results/score_memory.json, or goes on
 """
@@ -23,7 +24,9 @@ NAMES = ("cover", "celeba")
 NOISES = (0.0, 0.4)
 METHODS = ("x-ent", "batch", "two passes", "memory")
 RATES = (0.001, 0.003, 0.01, 0.03)
-EPOCHS, BATCH, CHUNKS, HIDDEN, EPSILON, SHARES, SEEDS = 4, 512, 8, 64, 1.0, (0.5, 0.2), 3
+EPOCHS, BATCH, CHUNKS, HIDDEN, EPSILON, SHARES, SEEDS = 5, 512, 8, 64, 1.0, (0.5, 0.2), 3
+SMALL = {"batch": 32, "epochs": 1, "rates": (0.001, 0.003)}
+SMALL_METHODS = {"x-ent of 32": "x-ent", "batch of 32": "batch", "memory of 32": "memory"}
 SETTINGS = {
     "epochs": EPOCHS,
     "batch": BATCH,
@@ -32,6 +35,7 @@ SETTINGS = {
     "epsilon": EPSILON,
     "rates": RATES,
     "shares": SHARES,
+    "small": SMALL,
 }
 
 
@@ -41,22 +45,22 @@ def mlp(columns: int) -> nn.Sequential:
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last, nn.Flatten(0))
 
 
-def train(method: str, training: Part, rate: float, seed: int) -> nn.Module:
+def train(method: str, training: Part, rate: float, seed: int, batch: int, epochs: int) -> nn.Module:
     """A network trained by a method."""
     torch.manual_seed(seed)
     x, target = training
     network = mlp(x.shape[1])
     optimizer = torch.optim.Adam(network.parameters(), rate)
-    rows = BATCH * CHUNKS if method == "two passes" else BATCH
-    steps = EPOCHS * (len(x) // rows)
+    rows = batch * CHUNKS if method == "two passes" else batch
+    steps = epochs * (len(x) // rows)
     loss = WarmUp(AveragePrecisionLoss(PositiveDirect(EPSILON)), steps if method == "x-ent" else steps // 10)
     memory = ScoreMemory(target)
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         order = torch.randperm(len(x))
         for items in order[: len(x) // rows * rows].split(rows):
             optimizer.zero_grad()
             if method == "two passes":
-                _pass_twice(network, loss, x[items], target[items])
+                _pass_twice(network, loss, x[items].split(batch), target[items])
             elif method == "memory":
                 memory(loss, network(x[items]), items).backward()
             else:
@@ -65,8 +69,8 @@ def train(method: str, training: Part, rate: float, seed: int) -> nn.Module:
     return network
 
 
-def _pass_twice(network: nn.Module, loss: nn.Module, x: Tensor, target: Tensor) -> None:
-    accumulate(network, lambda: x.split(BATCH), lambda scores: loss(scores, target))
+def _pass_twice(network: nn.Module, loss: nn.Module, chunks: tuple[Tensor, ...], target: Tensor) -> None:
+    accumulate(network, lambda: chunks, lambda scores: loss(scores, target))
 
 
 @torch.no_grad()
@@ -91,6 +95,13 @@ def main() -> None:
         for method in METHODS
         for rate in RATES
     ]
+    keys += [
+        {"table": table, "noise": 0.0, "seed": seed, "method": method, "rate": rate}
+        for seed in range(arguments.seeds)
+        for table in NAMES
+        for method in SMALL_METHODS
+        for rate in SMALL["rates"]
+    ]
     tables = {table: load(arguments.data, table) for table in NAMES}
     for done, key in enumerate(keys):
         if runs.has(**key):
@@ -100,8 +111,11 @@ def main() -> None:
         training, validation = (
             Part(part.x, flip(part.target, key["noise"], generator)) for part in (training, validation)
         )
+        method, size = SMALL_METHODS.get(key["method"]), (BATCH, EPOCHS)
+        if method:
+            size = SMALL["batch"], SMALL["epochs"]
         start = time.process_time()
-        network = train(key["method"], training, key["rate"], key["seed"])
+        network = train(method or key["method"], training, key["rate"], key["seed"], *size)
         seconds = round(time.process_time() - start, 2)
         found = {"validation": measured(network, validation), "test": measured(network, test), "seconds": seconds}
         runs.add({**key, **found})

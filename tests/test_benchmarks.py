@@ -1,5 +1,7 @@
 """The benchmark compares what it says: peers that compute average precision, ratios to the floor. Mutants die."""
 
+from itertools import combinations
+
 import pytest
 import torch
 
@@ -68,36 +70,38 @@ TINY = Part(torch.randn(3000, 5, generator=torch.Generator().manual_seed(0)), to
 
 
 def test_a_stack_holds_opposite_starts_and_computes_what_torch_layers_do():
-    weights = warm_up.stack(5, torch.Generator().manual_seed(0))
-    networks = len(weights[0])
-    assert networks == 2 * len(warm_up.METHODS)
-    x, k = TINY.x[:50], 3
+    weights = warm_up.stack(5, 3, torch.Generator().manual_seed(0))
+    x, k = TINY.x[:50], 4
     layers = torch.nn.functional.linear(x, weights[0][k].T, weights[1][k, 0]).relu()
     layers = torch.nn.functional.linear(layers, weights[2][k].T, weights[3][k, 0]).relu()
     layers = torch.nn.functional.linear(layers, weights[4][k].T, weights[5][k, 0]).squeeze(-1)
     torch.testing.assert_close(warm_up.scores_of(weights, x)[k], layers)
     auc = warm_up.measured(ROCAUC(), weights, TINY)
-    torch.testing.assert_close(auc[: networks // 2] + auc[networks // 2 :], torch.ones(networks // 2))
+    assert len(auc) == 6
+    torch.testing.assert_close(auc[:3] + auc[3:], torch.ones(3))
 
 
-def test_the_first_steps_of_a_warm_start_are_those_of_cross_entropy(monkeypatch):
-    monkeypatch.setattr(warm_up, "STEPS", 4)
-    monkeypatch.setattr(warm_up, "WARM", 4)
-    found = warm_up.run(TINY, 0.2, 0.01, 0)
-    below, above = found["start_auc"]
+def test_a_warm_start_is_cross_entropy_first_and_then_not(monkeypatch):
+    monkeypatch.setattr(warm_up, "STEPS", 6)
+
+    def found(warm):
+        monkeypatch.setattr(warm_up, "WARM", warm)
+        return {kind: warm_up.run(TINY, 0.2, 0.01, 0, kind) for kind in warm_up.KINDS}
+
+    never, half, always = found(0), found(3), found(6)
+    below, above = never["cold"]["start_auc"]
     assert below < 0.5 < above
-    for row in found["ap"]:
-        cross_entropy, cold, warm = row[0], row[1:5], row[5:]
-        assert warm == [cross_entropy] * 4
-        assert cross_entropy not in cold
+    assert never["warm"] == never["warm, new optimizer"] == never["cold"]
+    assert always["warm"]["ap"] == [4 * row for row in always["x-ent"]["ap"]]
+    ends = [half[kind]["ap"] for kind in warm_up.KINDS[1:]] + [always["warm"]["ap"]]
+    assert all(one != other for one, other in combinations(ends, 2))
 
 
 @pytest.mark.parametrize("method", score_memory.METHODS)
 def test_every_method_of_the_study_of_a_memory_learns(method, monkeypatch):
-    monkeypatch.setattr(score_memory, "EPOCHS", 8 if method == "two passes" else 2)
     monkeypatch.setattr(score_memory, "CHUNKS", 2)
     separable = Part(TINY.x, TINY.x[:, 0] > 1)
-    network = score_memory.train(method, separable, 0.03, 0)
+    network = score_memory.train(method, separable, 0.03, 0, 512, 8 if method == "two passes" else 2)
     assert score_memory.measured(network, separable) > 0.9
 
 
