@@ -1,7 +1,8 @@
 """Lists on their way through a ranking kernel: packed into keys, sorted and solved, in parts and by several threads."""
 
+import threading
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from math import ceil
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 
 from ..groups import runs
 
-__all__ = ["Lists", "Solve", "solve_parts", "starts_of"]
+__all__ = ["SHORT", "Lists", "Memory", "Solve", "kept_memory", "solve_parts"]
 
 CHUNK = 1 << 15  # items that are packed, sorted and solved while the cache holds them
+SHORT = 1 << 15  # items up to which memory is kept
 THREADED = 1 << 19  # items from which on threads help; below, those of OpenMP still spin on the other cores
 
 
@@ -62,6 +64,31 @@ class Lists(NamedTuple):
 
 Solve = Callable[[NDArray[np.int64], Lists, NDArray[np.float64], NDArray[np.int32]], None]
 """A kernel: called with sorted keys, their lists, and scratch memory (3, longest) and (4, longest + 1)."""
+
+
+class Memory(threading.local):
+    """What a short list is solved in, kept from one call to the next: allocating it takes 3 µs."""
+
+    items = -1
+    keys: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    numbers: NDArray[np.float64]
+    counted: NDArray[np.bool_]
+    floats: NDArray[np.float64]
+    integers: NDArray[np.int32]
+
+
+_memory = Memory()
+
+
+def kept_memory(items: int) -> Memory:
+    """Memory for one list of so many items, of this thread."""
+    if _memory.items != items:
+        _memory.keys, _memory.starts = np.empty(items, np.int64), np.array([0, items])
+        _memory.numbers, _memory.counted = np.empty((1, 6)), np.zeros(1, np.bool_)
+        _memory.floats, _memory.integers = _scratch(items)
+        _memory.items = items
+    return _memory
 
 
 def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
@@ -112,16 +139,6 @@ def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> 
 
 def _scratch(longest: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     return np.empty((3, longest)), np.empty((4, longest + 1), np.int32)  # NumPy's memory comes in huge pages
-
-
-def starts_of(lists: int, items: int) -> NDArray[np.int64]:
-    """Where lists of one length start."""
-    return _one(items) if lists == 1 else np.arange(lists + 1) * items
-
-
-@lru_cache(maxsize=64)
-def _one(items: int) -> NDArray[np.int64]:
-    return np.array([0, items])
 
 
 @cache

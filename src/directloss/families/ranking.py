@@ -37,12 +37,13 @@ from ..checks import (
 from ..groups import Groups
 from ..task import Contrast, Output, Task
 from ..update import TRUTH, Row, Truth, Weight
-from .packed import Lists, solve_parts, starts_of
+from .packed import SHORT, Lists, kept_memory, solve_parts
 from .plans import ByNegatives, ByRank, describe, plan
 
 __all__ = ["ByNegatives", "ByRank", "RankingTask"]
 
 LONG = 1 << 15  # items from which on a list may take seconds
+_COUNTED = torch.tensor(True)
 
 
 class RankingTask(Task):
@@ -81,6 +82,17 @@ class RankingTask(Task):
         """Both outputs from one sort."""
         if scores.dim() > 1:
             check_lists_of_one(scores.shape, mask)
+        elif (
+            mask is None
+            and scores.dtype is torch.float32
+            and target.dtype is torch.bool
+            and scores.is_cpu
+            and target.is_cpu
+            and scores.shape == target.shape
+            and len(scores) <= SHORT
+            and _is_constant(row)
+        ):
+            return self._contrast_one(scores.contiguous().numpy(), target.contiguous().numpy(), row)
         return self._contrast(scores, target, row, mask, None)
 
     def contrast_flat(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None, groups: Groups) -> Contrast:
@@ -127,6 +139,22 @@ class RankingTask(Task):
         value = _row(row, columns).value(*columns[3:])
         return Contrast._make(_tensors(scores, gradient, value, counted))
 
+    def _contrast_one(self, scores: NDArray[np.float32], positive: NDArray[np.bool_], row: Row) -> Contrast:
+        """`_contrast` for the list that most training loops have, with less Python: 12 µs of a list of 512."""
+        constants, kinds, down = _constants(*row)
+        memory = kept_memory(scores.size)
+        keys, numbers, gradient = memory.keys, memory.numbers, np.zeros(scores.size, np.float32)
+        numbers[:] = constants
+        if not _kernels().pack(scores, positive, None, None, keys):
+            check_finite(torch.from_numpy(scores), None)
+        keys.sort()
+        lists = Lists(scores, None, positive, None, None, memory.starts, numbers, gradient, memory.counted)
+        self._solve_lists(kinds, down, keys, lists, memory.floats, memory.integers)
+        _, _, _, score, away_loss, toward_loss = numbers[0].tolist()
+        value = np.asarray(row.value(score, away_loss, toward_loss), np.float32)
+        counted = _COUNTED if memory.counted[0] else ~_COUNTED
+        return Contrast(torch.from_numpy(gradient), torch.from_numpy(value), counted)
+
     def _solve_all(
         self,
         scores: Tensor,
@@ -148,7 +176,7 @@ class RankingTask(Task):
         items, batch = shape[-1], shape[:-1] if groups is None else groups.lists.shape
         lists = prod(batch)
         check_length(items, _kernels().LONGEST_LIST)
-        if isinstance(scale, Tensor) or isinstance(away, Tensor) or isinstance(toward, Tensor):
+        if not _is_constant((away, toward, scale)):
             numbers, kinds, down = _numbers(away, toward, scale, torch.Size(batch))
         else:
             numbers, kinds, down = _constants(away, toward, scale)
@@ -163,7 +191,7 @@ class RankingTask(Task):
             (target if target.dtype is torch.bool else target != 0).contiguous().numpy().reshape(-1),
             None if mask is None else mask.contiguous().numpy().reshape(-1),
             None if groups is None else groups.places,
-            starts_of(lists, items) if groups is None else groups.starts,
+            np.arange(lists + 1) * items if groups is None else groups.starts,
             numbers if groups is None else numbers[groups.lists],
             np.zeros(shape.numel(), np.float32 if exact is None else np.float64),
             np.zeros(lists, np.bool_),
@@ -228,10 +256,14 @@ def _constants(away: Weight, toward: Weight | None, scale: float) -> tuple[NDArr
 
 def _row(row: Row, numbers: Any) -> Row:
     """The row with numbers in the place of tensors."""
+    if _is_constant(row):
+        return row
+    return Row(TRUTH if row.away is TRUTH else numbers[0], TRUTH if row.toward is TRUTH else numbers[1], numbers[2])
+
+
+def _is_constant(row: tuple[Any, Any, Any]) -> bool:
     away, toward, scale = row
-    if isinstance(scale, Tensor) or isinstance(away, Tensor) or isinstance(toward, Tensor):
-        return Row(TRUTH if away is TRUTH else numbers[0], TRUTH if toward is TRUTH else numbers[1], numbers[2])
-    return row
+    return not (isinstance(scale, Tensor) or isinstance(away, Tensor) or isinstance(toward, Tensor))
 
 
 def _tensors(scores: Tensor, gradient: NDArray[Any], value: Any, counted: NDArray[np.bool_]) -> list[Tensor]:
