@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
 
@@ -21,7 +22,7 @@ def main(folder: str) -> None:
     found = {}
     for page in PAGES:
         text = (RECIPES / f"{page}.md").read_text().replace(*CHANGES.get(page, ("", "")))
-        names: dict = {"__name__": "document"}
+        names: dict[str, Any] = {"__name__": "document"}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec("\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)), names)
         loss = names["loss"] if "loss" in names else names["trainer"].lightning_module.loss

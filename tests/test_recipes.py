@@ -3,6 +3,7 @@
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,13 +28,13 @@ RUN_HERE = [
 ]
 
 
-def run(path, until=None):
+def run(path, until="\0"):
     """The names that a page defines; until: the line before which to stop."""
-    names = {"__name__": "document"}
+    names: dict[str, Any] = {"__name__": "document"}
     with warnings.catch_warnings():
         for message in WARNINGS.get(path.stem, []):
             warnings.filterwarnings("ignore", message=message)
-        exec(compile(blocks(path).split(until)[0], str(path), "exec"), names)
+        exec(compile(blocks(path).partition(until)[0], str(path), "exec"), names)
     return names
 
 
