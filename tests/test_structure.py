@@ -15,6 +15,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "kernels": 0,
     "update": 1,
     "distributed": 1,
+    "groups": 1,
     "autograd": 2,
     "task": 3,
     "verification": 4,
