@@ -51,7 +51,10 @@ ROOMS = {  # of the experiments: the same rule
     "__init__": 6,
     "cli": 7,
 }
-EXTRAS = {"sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "cv2", "lightgbm"}
+EXTRAS = {
+    "sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "cv2", "lightgbm",
+    "accelerate", "pytorch_lightning", "skorch", "transformers",
+}  # fmt: skip
 
 
 def modules():
