@@ -231,7 +231,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
             self.classes_ = found
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
-            raise ValueError(f"y has a class that is not among {self.classes_.tolist()}: {unknown[0]!r}.")
+            raise ValueError(f"y has a class that is not among {self.classes_.tolist()}: {unknown.tolist()[0]!r}.")
         return features, labels == self.classes_[1]
 
     def _start(self, features: int) -> None:
@@ -253,7 +253,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
     def _held_out(self, positive: NDArray) -> NDArray:
         """Which rows to hold out: a share of each class, at least one row, drawn at random."""
         held = np.zeros(len(positive), dtype=bool)
-        for name, rows in zip(self.classes_, ((~positive).nonzero()[0], positive.nonzero()[0]), strict=True):
+        for name, rows in zip(self.classes_.tolist(), ((~positive).nonzero()[0], positive.nonzero()[0]), strict=True):
             if len(rows) == 1:
                 raise ValueError(
                     f"early_stopping and calibrate hold out a row of each class, and class {name!r} has 1 row. "

@@ -23,7 +23,6 @@ from directloss import (
     LinearChain,
     MulticlassZeroOne,
     PositiveDirect,
-    PrecisionAtK,
     metric,
 )
 from directloss.sklearn import DirectLossClassifier, _batches, _sigmoid, _threshold
@@ -43,8 +42,9 @@ def table(rows=400, share=0.2, seed=0):
 @parametrize_with_checks(
     [
         DirectLossClassifier(**SMALL),
-        DirectLossClassifier(**SMALL, early_stopping=True, calibrate=True),
-        DirectLossClassifier(hidden=(), epochs=20, batch_size=64, learning_rate=0.1, calibrate=True),
+        DirectLossClassifier(
+            hidden=(), epochs=20, batch_size=64, learning_rate=0.1, early_stopping=True, calibrate=True
+        ),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -89,7 +89,7 @@ def test_a_copy_predicts_the_same_and_trains_on_the_same(tmp_path):
 
 
 def test_grid_search_takes_tasks_and_updates():
-    grid = {"task": [None, AveragePrecision(), PrecisionAtK(5), FMeasure()], "update": [PositiveDirect(0.1), None]}
+    grid = {"task": [None, AveragePrecision(), FMeasure()], "update": [PositiveDirect(0.1), None]}
     search = GridSearchCV(DirectLossClassifier(**SMALL, random_state=0), grid, scoring="average_precision", cv=2)
     search.fit(X, Y == 0)
     scores = search.cv_results_["mean_test_score"]
@@ -212,11 +212,11 @@ def test_partial_fit_learns_from_parts_also_those_of_one_class():
     classifier.partial_fit(features[~positive][:50], labels[~positive][:50], classes=["yes", "no"])
     assert classifier.classes_.tolist() == ["no", "yes"]
     assert classifier.decision_function(features).shape == (1000,)
-    for _ in range(10):
+    for _ in range(5):
         for part in np.array_split(np.arange(1000), 4):
             classifier.partial_fit(features[part], labels[part])
     assert average_precision_score(positive, classifier.decision_function(features)) > 0.95
-    with pytest.raises(ValueError, match=r"not among \['no', 'yes'\]: .*'perhaps'"):
+    with pytest.raises(ValueError, match=r"not among \['no', 'yes'\]: 'perhaps'"):
         classifier.partial_fit(features, np.full(1000, "perhaps"))
 
 
@@ -265,7 +265,7 @@ def test_weights_of_rows_are_refused():
 
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
     spec = find_spec("directloss.sklearn")
     assert spec
     assert spec.loader
