@@ -26,22 +26,13 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
-    from sklearn.utils import check_random_state
+    from sklearn.utils import check_random_state, validation
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
-    from sklearn.utils.validation import check_is_fitted
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "directloss.sklearn needs scikit-learn; install it with: pip install 'directloss[sklearn]'", name=error.name
     ) from error
-
-try:
-    from sklearn.utils.validation import validate_data
-except ImportError:  # before scikit-learn 1.6 it is a method
-
-    def validate_data(estimator: Any, *arguments: Any, **options: Any) -> Any:
-        return estimator._validate_data(*arguments, **options)
-
 
 __all__ = ["DirectLossClassifier"]
 
@@ -83,7 +74,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
             return to the best epoch. For large tables, and for labels with mistakes; a small table needs all its rows.
         validation_fraction: the share of rows of each class to hold out, at least one row of each, for
             `early_stopping` and `calibrate`.
-        patience: epochs without a better value after which early stopping stops.
+        patience: epochs without a better value, after the warm-up, until early stopping stops.
         calibrate: fit a sigmoid to the scores of rows that were held out (Platt scaling), for `predict_proba`.
         random_state: a seed or a RandomState, for the same result every time. torch's own random numbers stay as they
             are.
@@ -171,7 +162,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         """
         _refuse(refused)
         self._check_parameters()
-        first = not hasattr(self, "classes_")
+        first = not hasattr(self, "threshold_")
         features, positive = self._rows(X, y, classes, first)
         if first:
             self._start(features.shape[1])
@@ -185,8 +176,8 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """The score of every row minus the threshold, so that `predict` is positive above 0."""
-        check_is_fitted(self)
-        features = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        validation.check_is_fitted(self, "threshold_")
+        features = _validate(self, X, reset=False)
         return self._scores(features) - self.threshold_
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -213,7 +204,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, first: bool) -> tuple[NDArray, NDArray]:
         """Checked features, and which rows are positive; at first also what the classes are."""
-        features, labels = validate_data(self, X, y, dtype=(np.float64, np.float32), reset=first)
+        features, labels = _validate(self, X, y, reset=first)
         check_classification_targets(labels)
         kind = type_of_target(labels, input_name="y")
         if kind != "binary":
@@ -248,7 +239,8 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         )
         self._loss = WarmUp(StructuredLoss(self._task, update), 0, first=_cross_entropy)
         self.history_: dict[str, list[float]] = {"loss": []}
-        self.__dict__.pop("slope_", None)
+        for name in ("threshold_", "slope_"):  # not fitted until the end
+            self.__dict__.pop(name, None)
 
     def _held_out(self, positive: NDArray) -> NDArray:
         """Which rows to hold out: a share of each class, at least one row, drawn at random."""
@@ -278,6 +270,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         steps = math.ceil(sum(map(len, classes)) / self.batch_size)
         if not self.history_["loss"]:
             self._loss.steps = math.ceil(self.warm_up * self.epochs * steps)
+        warm_up = math.ceil(self._loss.steps / steps)
         self._move(self.device)
         best, best_epoch, state = -math.inf, 0, None
         for epoch, batches in zip(range(1, epochs + 1), _batches(classes, steps, self._generator), strict=False):
@@ -293,12 +286,13 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                     state = {name: value.clone() for name, value in self.network_.state_dict().items()}
             if self.verbose:
                 print(line, flush=True)
-            if validation is not None and epoch - best_epoch >= self.patience:
+            if validation is not None and epoch - max(best_epoch, warm_up) >= self.patience:
                 break
         if state is not None:
             self.network_.load_state_dict(state)
         self._move("cpu")
 
+    @torch.enable_grad()
     def _epoch(self, inputs: Tensor, target: Tensor, batches: tuple[Tensor, ...], epoch: int) -> float:
         """Take a step on each batch; return the mean of the losses."""
         total = torch.zeros((), device=inputs.device)
@@ -336,6 +330,12 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         return torch.cat(scores).numpy()
 
 
+def _validate(estimator: Any, *rows: ArrayLike, reset: bool) -> Any:
+    """Rows as float64 or float32, and labels, checked by scikit-learn, where this is a method before version 1.6."""
+    method = getattr(validation, "validate_data", None) or type(estimator)._validate_data
+    return method(estimator, *rows, dtype=(np.float64, np.float32), reset=reset)
+
+
 def _check_task(task: Task) -> None:
     try:
         task.infer(torch.zeros(2), torch.tensor([False, True]))
@@ -361,7 +361,7 @@ def _network(widths: list[int], generator: torch.Generator) -> nn.Sequential:
     """Linear layers with ReLU between them, one score a row; weights as torch draws them, but from the generator."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
-        layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
+        layer = nn.utils.skip_init(nn.Linear, inputs, outputs, dtype=torch.float32)
         for parameter in layer.parameters():
             nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5, generator=generator)
         layers += [layer, nn.ReLU()]

@@ -8,8 +8,8 @@ import joblib
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import average_precision_score, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -68,8 +68,10 @@ def test_rows_that_were_not_seen_are_ranked():
 def test_the_same_seed_gives_the_same_and_leaves_random_numbers_of_torch_alone():
     features, positive = table()
     before = torch.get_rng_state()
-    make = DirectLossClassifier(**SMALL, early_stopping=True, random_state=3)
-    first, second, other = (clone(make).set_params(random_state=seed).fit(features, positive) for seed in (3, 3, 4))
+    first, second, other = (
+        DirectLossClassifier(**SMALL, early_stopping=True, random_state=seed).fit(features, positive)
+        for seed in (3, 3, 4)
+    )
     assert torch.equal(torch.get_rng_state(), before)
     assert (first.decision_function(features) == second.decision_function(features)).all()
     assert first.history_ == second.history_
@@ -180,7 +182,8 @@ def test_early_stopping_returns_to_the_best_epoch(capsys):
     settings = {**SMALL, "epochs": 60, "early_stopping": True, "validation_fraction": 0.5, "random_state": 0}
     classifier = DirectLossClassifier(**settings, patience=3, verbose=True).fit(features, noisy)
     values = classifier.history_["validation"]
-    assert len(values) == len(classifier.history_["loss"]) == np.argmax(values) + 1 + 3 < 60
+    warm_up = 6  # epochs, in which it never stops
+    assert len(values) == len(classifier.history_["loss"]) == max(np.argmax(values) + 1, warm_up) + 3 < 60
     held = DirectLossClassifier(**settings)  # which rows these were: the first that the generator draws
     held.classes_ = np.array([False, True])
     held._start(features.shape[1])
@@ -224,6 +227,27 @@ def test_a_row_scores_the_same_alone_and_with_others():
     classifier = DirectLossClassifier(**SMALL).fit(X, Y)
     alone = np.concatenate([classifier.decision_function(row[None]) for row in X[:20]])
     np.testing.assert_allclose(classifier.decision_function(X)[:20], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_settings_of_torch_do_not_matter():
+    classifier = DirectLossClassifier(**SMALL, random_state=0)
+    expected = classifier.fit(X, Y).decision_function(X)
+    dtype = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        with torch.no_grad():
+            np.testing.assert_allclose(classifier.fit(X, Y).decision_function(X), expected, rtol=1e-4, atol=1e-4)
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+def test_a_failed_fit_leaves_nothing_that_predicts():
+    classifier = DirectLossClassifier(**SMALL).fit(X, Y)
+    with pytest.raises(ValueError, match="diverged"):
+        classifier.set_params(learning_rate=1e25).fit(X, Y)
+    with pytest.raises(NotFittedError):
+        classifier.predict(X)
+    assert classifier.set_params(learning_rate=0.03).partial_fit(X, Y).predict(X).shape == Y.shape
 
 
 REFUSED = [
