@@ -71,7 +71,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         weight_decay: of AdamW.
         warm_up: the share of all steps that take cross-entropy, at the beginning.
         early_stopping: hold out rows, measure the task on them after each epoch, stop when it no longer grows, and
-            return to the best epoch. For large tables, and for labels with mistakes; a small table needs all its rows.
+            return to the best epoch. A small table needs all its rows.
         validation_fraction: the share of rows of each class to hold out, at least one row of each, for
             `early_stopping` and `calibrate`.
         patience: epochs without a better value, after the warm-up, until early stopping stops.
@@ -144,7 +144,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         features, positive = self._rows(X, y, classes=None, first=True)
         self._start(features.shape[1])
         held = self._held_out(positive) if self.early_stopping or self.calibrate else np.zeros_like(positive)
-        self._scaler = StandardScaler().fit(features[~held])
+        self._scaler = StandardScaler().fit(features[~held] if held.any() else features)
         validation = (features[held], torch.from_numpy(positive[held])) if self.early_stopping else None
         self._train(features, positive, self.epochs, held, validation)
         if self.calibrate:
