@@ -989,6 +989,14 @@ def draw() -> None:
     _diagnosis().plot().savefig(ROOT / "docs" / "figures" / "diagnose.svg", metadata={"Date": None})
 
 
+@block
+def speed_estimator() -> str:
+    """Time of the scikit-learn estimator."""
+    from benchmarks.estimator import in_words
+
+    return in_words(json.loads((RESULTS / "estimator.json").read_text()))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Rewrite the blocks of all documents, or check them."""
     parser = argparse.ArgumentParser(description="Write the numbers and verdicts of README.md and docs/ from results/.")

@@ -26,11 +26,12 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "loss": 6,
     "retrieval": 7,
     "training": 7,
+    "sklearn": 8,
     "experiments": 8,
     "__main__": 9,
     "__init__": 9,
 }
-LIBRARY = LAYERS.keys() - {"experiments", "__main__", "interrupts"}  # the others are of the command
+LIBRARY = LAYERS.keys() - {"experiments", "__main__", "interrupts", "sklearn"}  # these are of the command or an extra
 ROOMS = {  # of the experiments: the same rule
     "harness": 0,
     "networks": 1,
@@ -128,6 +129,12 @@ def test_kernels_never_import_torch_and_core_never_imports_an_extra():
         if parts[0] in LIBRARY:
             assert not outside & EXTRAS, parts
             assert outside - {"torch", "numpy", "numba"} <= STANDARD, (parts, outside)
+
+
+def test_scikit_learn_is_imported_only_by_who_asks_for_it():
+    asking = [parts for parts, tree in modules() for kind, name in imports(parts, tree) if name == ("sklearn",)]
+    assert asking
+    assert set(asking) == {("sklearn",)}
 
 
 STANDARD = {
