@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from distributed_worker import CASES, KINDS, data, loss_of, model, shard
+from distributed_worker import CASES, KINDS, data, loss_of, memory_run, model, shard
 from processes import torchrun
 
 from directloss import AveragePrecision, LinearChain, PositiveDirect, StructuredLoss
@@ -35,6 +35,9 @@ def test_processes_rank_together_and_share_the_gradient(processes, tmp_path, mon
                 value, got = found[case, kind]
                 torch.testing.assert_close(value, want, rtol=0, atol=1e-6)
                 torch.testing.assert_close(got, grads, rtol=0, atol=1e-6)
+    remembered = memory_run(model(), None, 0, 1)
+    for found in results:
+        torch.testing.assert_close(found["memory"], remembered, rtol=0, atol=1e-12)
 
 
 def test_a_group_needs_torch_distributed_to_be_started_and_lists():

@@ -1,0 +1,107 @@
+"""A memory of scores, so that the loss of a mini-batch ranks it against the whole training set.
+
+The state is here, and not in a loss: a loss is a function of scores.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .checks import check_batch, check_labels, check_no_group, refuse_first
+from .distributed import gather
+
+__all__ = ["ScoreMemory"]
+
+
+class ScoreMemory(nn.Module):
+    """The latest score of every training sample, by index.
+
+    Args:
+        target: the labels (samples,) of the whole training set. Scores are remembered on its device. The CPU is best,
+            because ranking is done there.
+        process_group: processes that each hold a part of every batch, e.g. torch.distributed.group.WORLD. All of them
+            remember all scores. It stands here, and not in the loss.
+
+    Call it with a loss on lists, the scores (batch,) of some samples and their indices (batch,). It ranks these scores
+    among the remembered ones of all other samples, then remembers them. Samples without a score yet are masked out.
+
+    The value is that of the whole list. The gradient reaches the batch only. That of a positive is multiplied by the
+    number of positives in the list over their number in the batch, that of a negative likewise. So its expectation over
+    batches is the gradient of the whole list, also where `with_positives` draws more positives than there are. An index
+    may come twice: the last score counts, with the gradient of both.
+
+    The remembered scores are in the `state_dict`; the labels are not.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> memory, loss = ScoreMemory(torch.tensor([0, 1, 1, 0])), AveragePrecisionLoss()
+    >>> memory(loss, torch.tensor([2.0, 1.0], requires_grad=True), torch.tensor([0, 1]))
+    tensor(0.5000, grad_fn=<...>)
+    >>> memory(loss, torch.tensor([0.0, -1.0], requires_grad=True), torch.tensor([2, 3]))  # now all four are ranked
+    tensor(0.4167, grad_fn=<...>)
+    """
+
+    target: Tensor
+    scores: Tensor
+    """(samples,) the latest scores; 0 where there is none yet."""
+    seen: Tensor
+    """(samples,) whether there is a score."""
+
+    def __init__(self, target: Tensor, *, process_group: Any = None) -> None:
+        super().__init__()
+        check_labels(target)
+        self.register_buffer("target", target, persistent=False)
+        self.register_buffer("scores", torch.zeros(target.shape, device=target.device))
+        self.register_buffer("seen", torch.zeros_like(target, dtype=torch.bool))
+        self.process_group = process_group
+
+    def forward(self, loss: Callable[..., Tensor], scores: Tensor, items: Tensor) -> Tensor:
+        """The loss of the whole list, with a gradient on the scores of the batch."""
+        check_no_group(loss)
+        device = scores.device
+        scores, items = self._batch(scores, items)
+        seen = self.seen.index_fill(0, items, True)
+        scaled = scores.detach() + self._factors(seen, items).to(scores.dtype) * (scores - scores.detach())
+        whole = self.scores.to(scores.dtype).index_put((items,), scaled)
+        value = loss(whole, self.target, None if seen.all() else seen)
+        self._store(scores.detach(), items)
+        return value.to(device)
+
+    @torch.no_grad()
+    def remember(self, scores: Tensor, items: Tensor) -> None:
+        """Remember scores without a loss, e.g. those of all samples before the first step."""
+        self._store(*self._batch(scores, items))
+
+    def _store(self, scores: Tensor, items: Tensor) -> None:
+        self.scores[items] = scores.to(self.scores.dtype)
+        self.seen[items] = True
+
+    def _batch(self, scores: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        """The batch of all processes, on the device of the memory; the last score of an index that comes twice."""
+        check_batch(scores, items)
+        if self.process_group is not None:
+            scores, items = gather(self.process_group, scores, items.to(scores.device, torch.int64))
+        scores = scores.to(self.scores.device, torch.promote_types(scores.dtype, self.scores.dtype))
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        items = items.to(self.scores.device, torch.int64)
+        samples = len(self.target)
+        refuse_first(
+            (items < 0) | (items >= samples), items, f"items must be from 0 to {samples - 1}", "Pass dataset indices."
+        )
+        found, which = items.unique(return_inverse=True)
+        order = torch.arange(len(items), device=items.device)
+        last = torch.zeros_like(found).scatter_reduce(0, which, order, "amax")
+        return scores[last[which]], items
+
+    def _factors(self, seen: Tensor, items: Tensor) -> Tensor:
+        """How many samples of the list every sample of the batch stands for."""
+        positive = self.target > 0
+        drawn = positive[items]
+        positives, negatives = ((seen & which).count_nonzero().double() for which in (positive, ~positive))
+        count = drawn.count_nonzero()
+        return torch.where(drawn, positives / count.clamp(min=1), negatives / (len(items) - count).clamp(min=1))
+
+    def extra_repr(self) -> str:
+        """How many samples it remembers."""
+        return f"samples={len(self.target)}, seen={int(self.seen.count_nonzero())}"
