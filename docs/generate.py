@@ -990,6 +990,15 @@ def draw() -> None:
 
 
 @block
+def speed_loops() -> str:
+    """Flat lists, threads, a memory of scores, several processes."""
+    from benchmarks.loops import table
+
+    results = json.loads((RESULTS / "loops.json").read_text())
+    return "\n\n".join(table(results, name) for name in results["tables"])
+
+
+@block
 def speed_estimator() -> str:
     """Time of the scikit-learn estimator."""
     from benchmarks.estimator import in_words

@@ -38,7 +38,7 @@ def pack(
     scores: NDArray[np.float32],  # [n] of some lists, one behind the other
     positive: NDArray[np.bool_],  # [n]
     valid: NDArray[np.bool_] | None,  # [n], or None where all are
-    places: NDArray[np.int64] | None,  # [n] where the key of each item goes, or None to leave them in order
+    places: NDArray[np.int64] | None,  # [n] the index of each item, where its key goes, or None for 0, 1, …
     keys: NDArray[np.int64],  # [n] written
 ) -> bool:
     """Write keys whose ascending order is that of descending scores, of equal ones positives first, then masked items.
@@ -55,10 +55,11 @@ def pack(
             u = 0
         descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
         negative = 0 if positive[n] else 1
-        key = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
+        index = n if places is None else places[n]
+        key = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | index
         if valid is not None:
             key = key if valid[n] else _MASKED
-        keys[n if places is None else places[n]] = key
+        keys[index] = key
     for n in range(keys.size):  # a loop of its own, so that both run on vector instructions
         finite &= np.isfinite(scores[n]) or (valid is not None and not valid[n])
     return finite
