@@ -16,6 +16,7 @@ from .autograd import attached
 from .checks import check_batch, check_finite, check_labels, check_no_group, needs_dispatch, refuse_first
 from .distributed import gather
 from .families import RankingTask
+from .families.packed import scratch
 from .loss import StructuredLoss
 from .training import WarmUp
 
@@ -104,8 +105,8 @@ class ScoreMemory(nn.Module):
             self._sorted = SortedKeys(self.scores.numpy(), self.target.numpy() > 0, self.seen.numpy())
         keys, detached = self._sorted, scores.detach()
         ranked, places = keys.exchange(items.numpy(), detached.numpy())
-        gradient, value = loss.task.contrast_sorted(ranked, loss.update.row)
-        at_batch = torch.from_numpy(gradient[places] * keys.factors(items.numpy()))
+        value = loss.task.contrast_sorted(ranked, loss.update.row, keys.gradient, keys.scratch)
+        at_batch = torch.from_numpy(keys.gradient[places] * keys.factors(items.numpy()))
         self._store(detached, items)
         keys.version = self._version()
         return attached(scores, at_batch, torch.tensor(value))
@@ -158,6 +159,9 @@ class SortedKeys:
         samples = np.flatnonzero(seen)
         self.keys = self._pack(scores[samples], samples)
         self.keys.sort()
+        # what every step writes to: new memory would take half as long as the ranking
+        self.current, self.next, self.ranked = np.empty((3, seen.size), np.int64)
+        self.gradient, self.scratch = np.empty(seen.size, np.float32), scratch(seen.size)
 
     def exchange(self, items: NDArray[np.int64], scores: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Give samples their new scores; return all keys with their places as indexes, and the places of the samples.
@@ -169,9 +173,9 @@ class SortedKeys:
         gone, new = self._pack(self.scores[old], old), self._pack(scores[which], samples)
         gone.sort()
         size = self.keys.size - gone.size + new.size
-        kept, ranked = np.empty(size, np.int64), np.empty(size, np.int64)
+        kept, ranked = self.next[:size], self.ranked[:size]
         import_module("directloss.kernels.memory").exchange(self.keys, gone, np.sort(new), kept, ranked)
-        self.keys = kept
+        self.keys, self.current, self.next = kept, self.next, self.current
         return ranked, kept.searchsorted(new)[samples.searchsorted(items)]
 
     def factors(self, items: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -37,7 +37,7 @@ from ..checks import (
 from ..groups import Groups
 from ..task import Contrast, Output, Task
 from ..update import TRUTH, Row, Truth, Weight
-from .packed import SHORT, Lists, keep_memory, scratch, solve_parts, take_memory
+from .packed import SHORT, Lists, keep_memory, solve_parts, take_memory
 from .plans import ByNegatives, ByRank, describe, plan
 
 __all__ = ["ByNegatives", "ByRank", "RankingTask"]
@@ -139,14 +139,18 @@ class RankingTask(Task):
         value = _row(row, columns).value(*columns[3:])
         return Contrast._make(_tensors(scores, gradient, value, counted))
 
-    def contrast_sorted(self, keys: NDArray[np.int64], row: Row) -> tuple[NDArray[np.float32], float]:
-        """Both outputs of one list by its sorted keys, whose indexes are their places: the gradient, and the value."""
+    def contrast_sorted(
+        self, keys: NDArray[np.int64], row: Row, gradient: NDArray[np.float32], scratch: tuple[Any, Any]
+    ) -> float:
+        """Write the gradient of one list by its sorted keys, whose indexes are their places; return the value."""
         constants, kinds, down = _constants(*row)
-        numbers, gradient = constants.copy(), np.zeros(keys.size, np.float32)
-        starts, counted = np.array([0, keys.size]), np.zeros(1, np.bool_)
-        lists = Lists(gradient, counted, None, None, None, starts, numbers, gradient, counted)
-        self._solve_lists(kinds, down, keys, lists, *scratch(keys.size))
-        return gradient, row.value(*numbers[0, 3:].tolist())
+        numbers, starts, counted = constants.copy(), np.array([0, keys.size]), np.zeros(1, np.bool_)
+        self._solve_lists(
+            kinds, down, keys, Lists(gradient, counted, None, None, None, starts, numbers, gradient, counted), *scratch
+        )
+        if not counted[0]:
+            gradient[: keys.size] = 0.0
+        return row.value(*numbers[0, 3:].tolist())
 
     def _contrast_one(self, scores: NDArray[np.float32], positive: NDArray[np.bool_], row: Row) -> Contrast:
         """`_contrast` for the list that most training loops have, with less Python: 12 µs of a list of 512."""
