@@ -39,7 +39,7 @@ def table(rows=400, share=0.2, seed=0):
     return features, signal > np.quantile(signal, 1 - share)
 
 
-@parametrize_with_checks(
+CHECKS = parametrize_with_checks(
     [
         DirectLossClassifier(**SMALL),
         DirectLossClassifier(
@@ -47,6 +47,9 @@ def table(rows=400, share=0.2, seed=0):
         ),
     ]
 )
+
+
+@pytest.mark.parametrize(CHECKS.args[0], list(CHECKS.args[1]), **CHECKS.kwargs)  # a list: pytest wants no generator
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
