@@ -411,7 +411,7 @@ def check_layers(name: str, widths: object) -> None:
         check_count(f"a width in {name}", width)
 
 
-def check_rate(name: str, value: object, zero: bool = False) -> None:
+def check_rate(name: str, value: Any, zero: bool = False) -> None:
     """A step size or a weight decay is a finite number above 0, or one that may be 0."""
     number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
     if not number or (value == 0 and not zero):

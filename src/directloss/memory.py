@@ -3,7 +3,6 @@
 The state is here, and not in a loss: a loss is a function of scores.
 """
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -65,7 +64,7 @@ class ScoreMemory(nn.Module):
         self.process_group = process_group
         self._sorted: SortedKeys | None = None
 
-    def forward(self, loss: Callable[..., Tensor], scores: Tensor, items: Tensor) -> Tensor:
+    def forward(self, loss: Any, scores: Tensor, items: Tensor) -> Tensor:
         """The loss of the whole list, with a gradient on the scores of the batch."""
         check_no_group(loss)
         device = scores.device
@@ -99,19 +98,19 @@ class ScoreMemory(nn.Module):
             and not needs_dispatch(scores)
         )
 
-    def _rank(self, loss: StructuredLoss, scores: Tensor, items: Tensor) -> Tensor:
+    def _rank(self, loss: Any, scores: Tensor, items: Tensor) -> Tensor:
         """The loss of the whole list, from keys that stay sorted; only those of the batch change."""
-        if self._sorted is None or self._sorted.version != self._version():
+        if self._sorted is None or self._sorted.version != self._stamp():
             self._sorted = SortedKeys(self.scores.numpy(), self.target.numpy() > 0, self.seen.numpy())
         keys, detached = self._sorted, scores.detach()
         ranked, places = keys.exchange(items.numpy(), detached.numpy())
         value = loss.task.contrast_sorted(ranked, loss.update.row, keys.gradient, keys.scratch)
         at_batch = torch.from_numpy(keys.gradient[places] * keys.factors(items.numpy()))
         self._store(detached, items)
-        keys.version = self._version()
+        keys.version = self._stamp()
         return attached(scores, at_batch, torch.tensor(value))
 
-    def _version(self) -> tuple[int, ...]:
+    def _stamp(self) -> tuple[int, ...]:
         return (self.scores._version, self.seen._version, self.scores.data_ptr(), self.seen.data_ptr())
 
     def _store(self, scores: Tensor, items: Tensor) -> None:
