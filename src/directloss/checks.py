@@ -413,7 +413,7 @@ def check_layers(name: str, widths: object) -> None:
 
 def check_rate(name: str, value: Any, zero: bool = False) -> None:
     """A step size or a weight decay is a finite number above 0, or one that may be 0."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
+    number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
     if not number or (value == 0 and not zero):
         raise ValueError(f"{name} must be a finite number, {'0 or more' if zero else 'more than 0'}; got {value!r}.")
 
