@@ -188,6 +188,6 @@ class SortedKeys:
     def _pack(self, scores: NDArray[np.float32], samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Keys of some samples, with their numbers as indexes."""
         kernels, keys = import_module("directloss.kernels.lists"), np.empty(samples.size, np.int64)
-        if not kernels.pack(scores, self.positive[samples], None, None, keys):
+        if not kernels.pack(scores, self.positive[samples], None, keys):
             check_finite(torch.from_numpy(scores), None)
         return (keys & ~kernels.LONGEST_LIST) | samples

@@ -139,9 +139,13 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
 
 
 def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    if not _kernels().pack(lists.scores, lists.positive, lists.valid, lists.places, keys):
+    if not _kernels().pack(lists.scores, lists.positive, lists.valid, keys):
         refuse()
-    return keys
+    if lists.places is None:
+        return keys
+    moved = np.empty_like(keys)
+    _kernels().move(keys, lists.places, moved)
+    return moved
 
 
 def scratch(longest: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:

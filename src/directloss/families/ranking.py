@@ -159,7 +159,7 @@ class RankingTask(Task):
         keys, starts, numbers, counts, floats, integers = memory
         gradient = np.zeros(scores.size, np.float32)
         numbers[:], counts[0] = constants, False
-        if not _kernels().pack(scores, positive, None, None, keys):
+        if not _kernels().pack(scores, positive, None, keys):
             check_finite(torch.from_numpy(scores), None)
         keys.sort()
         lists = Lists(scores, positive, None, None, None, starts, numbers, gradient, counts)
