@@ -24,7 +24,18 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
-from directloss import TASKS, CountTask, LinearLossTask, RankingTask, explain
+import torch
+
+from directloss import (
+    TASKS,
+    AveragePrecision,
+    CountTask,
+    Diagnosis,
+    LinearLossTask,
+    RankingTask,
+    diagnose,
+    explain,
+)
 from directloss.experiments.report.verdicts import Verdict
 from directloss.experiments.report.verdicts import _together as judge_verdicts
 
@@ -1147,12 +1158,84 @@ def score_memory_small() -> str:
     return _table(["table", "", f"test AP, mean of {seeds} seeds", "minus plain batches", "CPU seconds"], rows)
 
 
+# Choosing ε.
+
+CHOSEN = {  # what a row is called: the report, and the heading of its table of chosen settings
+    "synthetic, clean labels, by training AP": ("report", "What was tried and chosen, by AP on the training set"),
+    "label noise, raw inputs, by noisy validation": ("report", "raw inputs, to the end, chosen on noisy validation"),
+    "label noise, standardised, by noisy validation": (
+        "report", "standardised inputs, to the end, chosen on noisy validation"
+    ),
+    "separable and damaged, by damaged validation": ("report", "What was tried and chosen, on validation data"),
+    "actions, SqueezeNet, by clean validation": ("actions", "squeezenet, linear head: the paper's protocol"),
+    "actions, AlexNet, by clean validation": ("actions", "alexnet, linear head: the paper's protocol"),
+    "detection, by clean held-out images": ("detection", "Settings chosen: squeezenet"),
+}  # fmt: skip
+
+
+@block
+def epsilon_chosen() -> str:
+    """The share of runs for which each ε of pos-AP was chosen."""
+    epsilons = ("0.001", "0.01", "0.1", "1", "10", "100", "1000")
+    rows = []
+    for name, (report, heading) in CHOSEN.items():
+        lines = iter((RESULTS / f"{report}.md").read_text().splitlines())
+        next(line for line in lines if line.startswith(("**What was tried", "**Settings chosen")) and heading in line)
+        row = next(line for line in lines if line.startswith("| pos-AP | ε |"))
+        runs = {epsilon: float(count) for epsilon, count in re.findall(r"([\d.]+): ([\d.]+)", row.split("|")[4])}
+        shares = (f"{runs[e] / sum(runs.values()):.0%}".replace("%", " %") if e in runs else "–" for e in epsilons)
+        rows.append([name, *shares])
+    return _table(["ε", *epsilons], rows)
+
+
+def _diagnosis(*epsilons: float) -> Diagnosis:
+    """Of scores as a network may give them after some training."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.rand(1000, generator=generator) < 0.1
+    scores = torch.randn(1000, generator=generator) + 1.5 * target
+    return diagnose(AveragePrecision(), scores, target, *([epsilons] if epsilons else []))
+
+
+@block
+def diagnosis() -> str:
+    """What `diagnose` prints."""
+    return f"```text\n{_diagnosis(0.01, 0.1, 1.0, 10.0, 100.0)}\n```"
+
+
+def draw() -> None:
+    """What `diagnose` plots, as docs/figures/diagnose.svg."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "directloss"})
+    _diagnosis().plot().savefig(ROOT / "docs" / "figures" / "diagnose.svg", metadata={"Date": None})
+
+
+@block
+def speed_loops() -> str:
+    """Flat lists, threads, a memory of scores, several processes."""
+    from benchmarks.loops import table
+
+    results = json.loads((RESULTS / "loops.json").read_text())
+    return "\n\n".join(table(results, name) for name in results["tables"])
+
+
+@block
+def speed_estimator() -> str:
+    """Time of the scikit-learn estimator."""
+    from benchmarks.estimator import in_words
+
+    return in_words(json.loads((RESULTS / "estimator.json").read_text()))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Rewrite the blocks of all documents, or check them."""
     parser = argparse.ArgumentParser(description="Write the numbers and verdicts of README.md and docs/ from results/.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if something is not as made")
     check = parser.parse_args(arguments).check
     wrong = 0
+    if not check:
+        draw()
     for path in documents():
         text = path.read_text()
         new = text if check else rewritten(text)

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from benchmarks import score_memory, warm_up
+from benchmarks import estimator, score_memory, warm_up
 from benchmarks.mutation import mutants, run_child
 from benchmarks.peers import reference_dp, smooth_ap
 from benchmarks.speed import compare, problem, with_backward
@@ -34,6 +34,14 @@ def test_ratios_are_to_the_first_method():
     assert result["floor"]["ratio"] == 1
     assert result["loss"]["ratio"] > 1
     assert result["loss"]["milliseconds"] > 0
+
+
+def test_estimators_are_compared_and_put_in_words():
+    results = estimator.measure(600, rounds=1)
+    for found in results["fit"].values():
+        theirs, ours = (found[f"{name}, seconds"] for name in ("MLPClassifier", "DirectLossClassifier"))
+        assert found["ratio"] == pytest.approx(ours / theirs)
+    assert "on 600 rows of 30 features" in estimator.in_words(results)
 
 
 CLAMP = '''def clamp(x, top):

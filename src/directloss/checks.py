@@ -22,6 +22,7 @@ __all__ = [
     "check_finite",
     "check_indexes",
     "check_labels",
+    "check_layers",
     "check_length",
     "check_list_task",
     "check_list_weight",
@@ -32,6 +33,7 @@ __all__ = [
     "check_positive",
     "check_problems",
     "check_process_group",
+    "check_rate",
     "check_reduction",
     "check_scored",
     "check_scores",
@@ -399,6 +401,21 @@ def check_steps(steps: int) -> int:
     if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 0:
         raise ValueError(f"steps must be a whole number, 0 or more; got {steps!r}. A tenth of all steps will do.")
     return int(steps)
+
+
+def check_layers(name: str, widths: object) -> None:
+    """The widths of layers are whole numbers, 1 or more, in a tuple or a list."""
+    if not isinstance(widths, tuple | list):
+        raise TypeError(f"{name} must be a tuple of widths of layers; got {widths!r}. For one layer pass (64,).")
+    for width in widths:
+        check_count(f"a width in {name}", width)
+
+
+def check_rate(name: str, value: Any, zero: bool = False) -> None:
+    """A step size or a weight decay is a finite number above 0, or one that may be 0."""
+    number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
+    if not number or (value == 0 and not zero):
+        raise ValueError(f"{name} must be a finite number, {'0 or more' if zero else 'more than 0'}; got {value!r}.")
 
 
 def check_labels(target: Tensor) -> None:

@@ -112,18 +112,20 @@ def _structured_loss(
     if process_group is not None:
         check_list_task("process_group", task, scores, target)
         scores, target, mask, indexes = gather(process_group, scores, target, mask, indexes)
+    summed = weight is None and reduction != "none"
     if indexes is None:
-        values, counted = differentiable_values(task, update.row, scores, target, mask)
+        values, counted = differentiable_values(task, update.row, scores, target, mask, summed)
     else:
-        values, counted = flat_values(task, update.row, scores, target, mask, indexes)
+        values, counted = flat_values(task, update.row, scores, target, mask, indexes, summed)
     if weight is not None:
         counted = check_list_weight(weight, values) * counted
         values = values * counted
     if reduction == "sum":
-        values = values.sum()
-    elif reduction == "mean" and (values.dim() > 0 or weight is not None):
+        values = values.sum() if values.dim() else values
+    elif reduction == "mean" and (counted.dim() > 0 or weight is not None):
         whole = counted.sum()
-        values = values.sum() / (whole.clamp(min=1) if weight is None else whole.where(whole > 0, 1.0))
+        values = values.sum() if values.dim() else values
+        values = values / (whole.clamp(min=1) if weight is None else whole.where(whole > 0, 1.0))
     return values if values.dtype == scores.dtype else values.to(scores.dtype)
 
 

@@ -4,14 +4,15 @@ Scores may come as (samples, classes), with items to ignore, or flat, with an id
 belongs to. Lists of different lengths need no padding then.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from .autograd import attached
 from .checks import check_indexes, check_list_task, needs_dispatch
+from .groups import group
 from .task import Task
 from .update import Row
 
@@ -42,38 +43,10 @@ def to_lists(
     return scores, target, mask
 
 
-class Groups(NamedTuple):
-    """Which items of a flat tensor form a list."""
-
-    of: Tensor
-    """(items,) the number of the list of each item; lists are numbered in the order of their ids."""
-    order: Tensor
-    """(items,) the items, list by list."""
-    lengths: Tensor
-    """(lists,) how many items each list has."""
-
-
-def group(indexes: Tensor) -> Groups:
-    """Group items by their ids."""
-    ids = indexes.detach().cpu().reshape(-1).numpy()
-    low, high = (int(ids.min()), int(ids.max())) if ids.size else (0, 0)
-    if high - low <= 4 * ids.size + 1024:  # a table is faster than a sort
-        counts = np.bincount(ids - low, minlength=1)
-        numbers = np.cumsum(counts > 0) - 1
-        of, lengths = numbers[ids - low], counts[counts > 0]
-    else:
-        _, of, lengths = np.unique(ids, return_inverse=True, return_counts=True)
-        of = of.reshape(-1)
-    if ids.size == 0:
-        lengths = lengths[:0]
-    order = np.argsort(of, kind="stable")
-    return Groups(*(torch.from_numpy(part).to(indexes.device) for part in (of, order, lengths)))
-
-
 def _flat_values(
-    task: Task, row: Row, scores: Tensor, target: Tensor, mask: Tensor | None, indexes: Tensor
+    task: Task, row: Row, scores: Tensor, target: Tensor, mask: Tensor | None, indexes: Tensor, summed: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The value of every list of a flat tensor, with its gradient on scores, and which lists count."""
+    """The value of every list of a flat tensor, or their sum, with its gradient on scores, and which lists count."""
     check_list_task("indexes", task, scores, target)
     check_indexes(scores, indexes)
     if needs_dispatch(scores):
@@ -83,40 +56,17 @@ def _flat_values(
     flat, labels = scores.reshape(-1), target.reshape(-1)
     valid = None if mask is None else mask.reshape(-1)
     groups = group(indexes)
-    gradient, value, counted = contrast_flat(task, flat.detach(), labels, row, valid, groups)
+    gradient, value, counted = task.contrast_flat(flat.detach(), labels, row, valid, groups)
+    if summed:
+        return attached(flat, gradient, value.sum()), counted
     flat = flat if flat.dtype == gradient.dtype else flat.to(gradient.dtype)
-    values = flat.new_zeros(len(groups.lengths)).index_add(0, groups.of, flat * gradient)  # for the graph
+    of = torch.from_numpy(groups.of()).to(flat.device)
+    values = flat.new_zeros(len(value)).index_add(0, of, flat * gradient)  # for the graph
     values.data = value  # for the value: exact, and not NaN where a masked item is
     return values, counted
 
 
 flat_values = cast(Callable[..., tuple[Tensor, Tensor]], torch.compiler.disable(_flat_values))
-
-
-def contrast_flat(
-    task: Task, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None, groups: Groups
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`Task.contrast` of lists of different lengths: those of one length together, so that nothing is padded."""
-    gradient = torch.zeros_like(scores, dtype=torch.promote_types(scores.dtype, torch.float32))
-    value = gradient.new_zeros(len(groups.lengths))
-    counted = torch.zeros_like(value, dtype=torch.bool)
-    for lists, items in by_length(groups):
-        valid = torch.ones_like(items, dtype=torch.bool) if mask is None else mask[items]
-        each = Row(_of(lists, row.away), _of(lists, row.toward), _of(lists, row.scale))
-        gradient[items], value[lists], counted[lists] = task.contrast(scores[items], target[items], each, valid)
-    return gradient, value, counted
-
-
-def by_length(groups: Groups) -> Iterator[tuple[Tensor, Tensor]]:
-    """Lists of one length at a time: their numbers, and their items (lists, length)."""
-    starts = groups.lengths.cumsum(0) - groups.lengths
-    for length in groups.lengths.unique().tolist():
-        lists = (groups.lengths == length).nonzero().squeeze(1)
-        yield lists, groups.order[starts[lists].unsqueeze(1) + torch.arange(length, device=lists.device)]
-
-
-def _of(lists: Tensor, number: Any) -> Any:
-    return number[lists] if isinstance(number, Tensor) and number.dim() > 0 else number
 
 
 @torch.no_grad()
@@ -146,7 +96,7 @@ def metric(
         check_indexes(scores, indexes)
         scores, target = scores.reshape(-1), target.reshape(-1)
         parts = []
-        for _, items in by_length(group(indexes)):
+        for _, items in group(indexes).by_length(scores.device):
             parts.append(
                 _quality(task, scores[items], target[items], None if mask is None else mask.reshape(-1)[items])
             )

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .autograd import register, run_output
 from .checks import check_binary, check_finite, check_problems, check_strength, check_weight
+from .groups import Groups
 from .update import TRUTH, Row, Truth, Weight
 
 __all__ = ["Contrast", "Output", "Problem", "Task"]
@@ -148,6 +149,17 @@ class Task(ABC):
         value = row.value(score, away.loss, toward.loss)
         gradient = self._per_problem(row.scale, scores) * features
         return Contrast(gradient.to(dtype), value.to(dtype), counted)
+
+    def contrast_flat(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None, groups: Groups) -> Contrast:
+        """`contrast` of lists of different lengths in a flat tensor; here, those of one length together."""
+        gradient = torch.zeros_like(scores, dtype=torch.promote_types(scores.dtype, torch.float32))
+        value = gradient.new_zeros(groups.lists.size)
+        counted = torch.zeros_like(value, dtype=torch.bool)
+        for lists, items in groups.by_length(scores.device):
+            valid = torch.ones_like(items, dtype=torch.bool) if mask is None else mask[items]
+            each = Row._make(number[lists] if isinstance(number, Tensor) and number.dim() else number for number in row)
+            gradient[items], value[lists], counted[lists] = self.contrast(scores[items], target[items], each, valid)
+        return Contrast(gradient, value, counted)
 
     def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
         """One output, as `contrast` has two of them."""

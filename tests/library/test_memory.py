@@ -222,3 +222,38 @@ def test_bad_labels_and_groups_are_refused():
     memory = ScoreMemory(torch.tensor([0, 1]), process_group="world")
     with pytest.raises(RuntimeError, match=r"to be started.*torchrun"):
         memory(LOSSES[0], torch.randn(2), torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("update", [PositiveDirect(0.7), NegativeDirect(0.7), Hinge(1.0)], ids=repr)
+@pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC()], ids=repr)
+def test_keys_that_stay_sorted_give_what_a_new_ranking_gives(task, update, monkeypatch):
+    """With ties, signed zeros, repeated indices, samples seen for the first time, and a state that is loaded."""
+    generator = torch.Generator().manual_seed(5)
+    target = torch.rand(60, generator=generator) < 0.3
+    loss, fast, plain = StructuredLoss(task, update), ScoreMemory(target), ScoreMemory(target)
+    monkeypatch.setattr(plain, "_is_plain", lambda *_: False)
+    for step in range(40):
+        items = torch.randint(60, (9,), generator=generator)
+        scores = (torch.randn(9, generator=generator) * 2).round() * (-0.5)
+        found = []
+        for memory in (fast, plain):
+            batch = scores.clone().requires_grad_()
+            value = memory(loss, batch, items)
+            (gradient,) = torch.autograd.grad(value, batch)
+            found.append((value.detach(), gradient))
+        torch.testing.assert_close(*found)
+        assert fast._sorted is not None
+        assert fast._sorted.keys.tolist() == sorted(fast._sorted.keys.tolist())
+        if step == 20:
+            state = {name: tensor.flip(0) for name, tensor in plain.state_dict().items()}
+            fast.load_state_dict(state)
+            plain.load_state_dict(state)
+
+
+def test_a_step_that_is_refused_leaves_the_memory_as_it_was():
+    memory, loss = ScoreMemory(torch.tensor([0, 1, 1, 0])), StructuredLoss(AveragePrecision(), PositiveDirect(1.0))
+    memory(loss, torch.tensor([2.0, 1.0]), torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match="finite"):
+        memory(loss, torch.tensor([float("nan"), 1.0]), torch.tensor([0, 2]))
+    assert memory.scores.tolist() == [2.0, 1.0, 0.0, 0.0]
+    assert memory(loss, torch.tensor([0.0, -1.0]), torch.tensor([2, 3])) == pytest.approx(5 / 12)

@@ -11,7 +11,8 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 
 from benchmarks.fuzz import broken_laws
 from directloss import TRUTH, NegativeDirect, PositiveDirect, StructuredLoss, check_task
-from directloss.families.ranking import ByNegatives, ByRank, RankingTask, _plan
+from directloss.families.plans import plan
+from directloss.families.ranking import ByNegatives, ByRank, RankingTask
 from directloss.kernels import lists as list_kernels
 from directloss.kernels import ranking as kernels
 from directloss.tasks import AveragePrecision
@@ -125,7 +126,7 @@ def try_random_metrics(problems, seed):
         P, M = rng.integers(1, 7, size=2)
         task = random_metric(rng, P, M)
         weight = float(rng.choice([-1, 1]) * 10 ** rng.uniform(-3, 3))
-        seen.add(_plan(task, int(P), int(M)).ways[weight < 0])
+        seen.add(plan(task, int(P), int(M)).ways[weight < 0])
         check_exact(task, random_scores(rng, P), random_scores(rng, M), weight)
     return seen
 
@@ -141,10 +142,10 @@ def test_random_metrics_are_exact_on_many_problems():
 
 def solve(task, a, b, weight, way):
     """The c_i that one way finds."""
-    plan = _plan(task, a.size, b.size)
+    found = plan(task, a.size, b.size)
     above, predicted = np.empty(a.size, np.int32), np.searchsorted(-b, -a).astype(np.int32)
-    unit = weight / (2 * plan.share)
-    arguments = plan.weights, plan.discounts, plan.by_rank, unit / plan.best, abs(unit), way, plan.cut
+    unit = weight / (2 * found.share)
+    arguments = found.weights, found.discounts, found.by_rank, unit / found.best, abs(unit), way, found.cut
     kernels._solve(a, b, predicted, *arguments, above)
     return above
 
@@ -167,7 +168,7 @@ def test_the_chosen_way_finds_what_a_table_finds_in_longer_lists(task, weight):
     rng = np.random.default_rng(7)
     for P, M in ((30, 90), (80, 60)):
         a, b = -np.sort(-rng.normal(0.7, 1, P)), -np.sort(-rng.normal(0, 1, M))
-        way = _plan(task, P, M).ways[weight < 0]
+        way = plan(task, P, M).ways[weight < 0]
         table, band, chosen = (
             worth(task, a, b, solve(task, a, b, weight, way), weight) for way in (kernels.TABLE, kernels.BAND, way)
         )
@@ -179,9 +180,9 @@ def test_a_wide_table_is_solved_in_blocks(monkeypatch):
     rng = np.random.default_rng(3)
     a, b = -np.sort(-rng.normal(size=40)), -np.sort(-rng.normal(size=50))
     task = Vectors(ByRank, rng.random(40), -np.sort(-rng.random(90)))
-    plan = _plan(task, 40, 50)
+    found = plan(task, 40, 50)
     low, high = np.zeros(40, np.int32), np.full(40, 50, np.int32)
-    arguments = a, b, plan.weights, plan.discounts, 1, 200.0, low, high
+    arguments = a, b, found.weights, found.discounts, 1, 200.0, low, high
     whole, blocks = np.empty(40, np.int32), np.empty(40, np.int32)
     kernels._solve_band(*arguments, whole)
     monkeypatch.setattr(kernels, "_BLOCK_CELLS", 100)

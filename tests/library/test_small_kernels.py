@@ -6,10 +6,11 @@ The kernels run uncompiled here, with constants so small that short lists are cu
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.fuzz import KINDS, Batch, draw, laws
 from directloss import AveragePrecision
-from directloss.families import ranking
+from directloss.families import packed
 from directloss.kernels import average_precision as kernels
 from directloss.kernels import lists
 from directloss.tasks import average_precision as task
@@ -27,7 +28,8 @@ def small(monkeypatch):
     for name, value in SIZES.items():
         monkeypatch.setattr(kernels, name, value)
     monkeypatch.setattr(task, "_kernel", lambda: kernels.average_precision_contrast)
-    monkeypatch.setattr(ranking, "CHUNK", 40)
+    monkeypatch.setattr(packed, "CHUNK", 40)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # another thread would not have the next line
     with np.errstate(all="ignore"):
         yield
 
@@ -263,7 +265,7 @@ def test_keys_hold_the_scores_to_the_last_bit():
     scores = np.array([[0.0, -0.0, 1.0, -1.0, tiny, -tiny, large, -large, 1.5, -1.5, 3e-39, -3e-39]], np.float32)
     positive = np.arange(12)[None] % 3 == 0
     keys = np.empty((1, 12), np.int64)
-    assert lists.pack(scores, positive, None, 0, keys)
+    assert lists.pack(scores[0], positive[0], None, keys[0])
     keys.sort()
     unpacked = np.empty(12)
     lists._unpack(keys[0], unpacked)

@@ -630,16 +630,16 @@ def _add_output(
 
 @compiled
 def average_precision_contrast(
-    keys: NDArray[np.int64],  # [b, N] sorted, of b lists from the first one on
-    first: int,
-    exact: NDArray[np.float64] | None,  # [B, N] the scores, or None where float32 holds them
+    keys: NDArray[np.int64],  # [n] of b lists, one behind the other, each sorted
+    starts: NDArray[np.int64],  # [b + 1] where each list starts
+    exact: NDArray[np.float64] | None,  # the scores by index, or None where float32 holds them
     away: int,  # AUGMENTED or TRUTH
     toward: int,  # AUGMENTED, TRUTH or NOTHING
-    numbers: NDArray[np.float64],  # [6, B] of every list the weight of away, that of toward, and the scale; then zeros,
+    numbers: NDArray[np.float64],  # [b, 6] of every list the weight of away, that of toward, and the scale; then zeros,
     # which become F(away) − F(toward) and both losses
     down: bool | None,  # None where no weight is below 0, which spares the compilation of `_augment_down`
-    gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
-    counted: NDArray[np.bool_],  # [B] written: whether the list has a pair
+    gradient: NDArray[np.floating],  # by index, zeros; gets scale·(features(away) − features(toward))
+    counted: NDArray[np.bool_],  # [b] written: whether the list has a pair
     floats: NDArray[np.float64],  # [3, N] scratch
     integers: NDArray[np.int32],  # [4, N + 1] scratch
 ) -> None:
@@ -647,23 +647,19 @@ def average_precision_contrast(
 
     For toward = NOTHING, write the features of the one output times scale, and its loss.
     """
-    for number in range(keys.shape[0]):
-        k = first + number
-        P, M = count_classes(keys[number])
+    for k in range(starts.size - 1):
+        P, M = count_classes(keys[starts[k] : starts[k + 1]])
         counted[k] = P > 0 and M > 0
         if not counted[k]:
             continue
-        ranked = keys[number, : P + M]
-        tied = open_list(ranked, None if exact is None else exact[k], floats, integers)
+        ranked = keys[starts[k] : starts[k] + P + M]
+        tied = open_list(ranked, exact, floats, integers)
         a, b = floats[1, :P], floats[2, :M]
         low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
-        counts[:] = 0
-        steps[:] = 0
-        numbers[4, k] = _add_output(a, b, away, numbers[0, k], down, 1, tied, low, scratch, counts, steps)
+        row = numbers[k]
+        row[4] = _add_output(a, b, away, row[0], down, 1, tied, low, scratch, counts, steps)
         if toward != NOTHING:
-            numbers[5, k] = _add_output(a, b, toward, numbers[1, k], down, -1, tied, low, scratch, counts, steps)
-        unit = max(abs(numbers[0, k]), abs(numbers[1, k]))
+            row[5] = _add_output(a, b, toward, row[1], down, -1, tied, low, scratch, counts, steps)
+        unit = max(abs(row[0]), abs(row[1]))
         share = 1.0 / (float(P) * M)
-        numbers[3, k] = close_list(
-            ranked, P, tied, toward != NOTHING, unit, share, numbers[2, k], floats, integers, gradient[k]
-        )
+        row[3] = close_list(ranked, P, tied, toward != NOTHING, unit, share, row[2], floats, integers, gradient)

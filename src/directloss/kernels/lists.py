@@ -4,6 +4,8 @@ A list is packed into keys and sorted by its caller. `open_list` splits it into 
 how many negatives stand above each positive in one or two outputs, and `close_list` makes features of these counts.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +20,7 @@ __all__ = [
     "count_all",
     "count_classes",
     "count_output",
+    "move",
     "open_list",
     "pack",
 ]
@@ -33,37 +36,40 @@ _PLAIN = 1e3  # the range of scores, in ε or margins, up to which a plain sum i
 
 @compiled
 def pack(
-    scores: NDArray[np.float32],  # [B, N]
-    positive: NDArray[np.bool_],  # [B, N]
-    valid: NDArray[np.bool_] | None,  # [B, N], or None where all are
-    first: int,
-    keys: NDArray[np.int64],  # [b, N] written, for b lists from the first one on
+    scores: NDArray[np.float32],  # [n] of some lists, one behind the other
+    positive: NDArray[np.bool_],  # [n]
+    valid: NDArray[np.bool_] | None,  # [n], or None where all are
+    keys: NDArray[np.int64],  # [n] written
 ) -> bool:
     """Write keys whose ascending order is that of descending scores, of equal ones positives first, then masked items.
 
-    A key holds the score in bits 31 to 62, the class in bit 30, the index in the list in bits 0 to 29. Sorting such
+    A key holds the score in bits 31 to 62, the class in bit 30, the index of the item in bits 0 to 29. Sorting such
     keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether all valid
     scores are finite in float32.
     """
     bits = scores.view(np.int32)
     finite = True
-    for row in range(keys.shape[0]):
-        k = first + row
-        for n in range(keys.shape[1]):
-            u = np.int64(bits[k, n])
-            if u == -(1 << 31):  # −0.0 ties with 0.0
-                u = 0
-            descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
-            negative = 0 if positive[k, n] else 1
-            keys[row, n] = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
-        if valid is None:
-            for n in range(keys.shape[1]):
-                finite &= np.isfinite(scores[k, n])
-        else:
-            for n in range(keys.shape[1]):
-                finite &= np.isfinite(scores[k, n]) or not valid[k, n]
-                keys[row, n] = keys[row, n] if valid[k, n] else _MASKED
+    for n in range(keys.size):
+        u = np.int64(bits[n])
+        if u == -(1 << 31):  # −0.0 ties with 0.0
+            u = 0
+        descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
+        negative = 0 if positive[n] else 1
+        key = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
+        if valid is not None:
+            key = key if valid[n] else _MASKED
+        keys[n] = key
+    for n in range(keys.size):  # a loop of its own, so that both run on vector instructions
+        finite &= np.isfinite(scores[n]) or (valid is not None and not valid[n])
     return finite
+
+
+@compiled
+def move(packed: NDArray[np.int64], places: NDArray[np.int64], keys: NDArray[np.int64]) -> None:  # [n], [n], [n]
+    """Write keys to their places, which become their indexes. A loop of its own: `pack` runs on vector instructions."""
+    for n in range(packed.size):
+        place = places[n]
+        keys[place] = packed[n] if packed[n] == _MASKED else (packed[n] & ~_INDEX) | place
 
 
 @compiled
@@ -177,20 +183,20 @@ def count_classes(keys: NDArray[np.int64]) -> tuple[int, int]:  # [N] sorted
 
 
 @compiled
-def count_all(keys: NDArray[np.int64]) -> NDArray[np.int64]:  # [b, N] sorted
+def count_all(keys: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:  # [n] sorted, [b + 1]
     """The numbers of positives and negatives of all lists, [b, 2]."""
-    sizes = np.empty((keys.shape[0], 2), np.int64)
-    for number in range(keys.shape[0]):
-        sizes[number] = count_classes(keys[number])
+    sizes = np.empty((starts.size - 1, 2), np.int64)
+    for k in range(starts.size - 1):
+        sizes[k] = count_classes(keys[starts[k] : starts[k + 1]])
     return sizes
 
 
 @compiled
 def open_list(
     ranked: NDArray[np.int64],  # [n] sorted keys of valid items
-    exact: NDArray[np.float64] | None,  # [N] their scores, or None where float32 holds them
+    exact: NDArray[np.float64] | None,  # scores by index, or None where float32 holds them
     floats: NDArray[np.float64],  # [3, N] written: scores, those of the positives, those of the negatives
-    integers: NDArray[np.int32],  # [4, N + 1] written: the number of negatives before each positive
+    integers: NDArray[np.int32],  # [4, N + 1] written: the number of negatives before each positive; zeros to count in
 ) -> bool:
     """Split a list by class; return whether two items have one score."""
     scores = floats[0, : ranked.size]
@@ -199,6 +205,8 @@ def open_list(
     else:
         _unpack_exactly(ranked, exact, scores)
     _split(ranked, scores, floats[1], floats[2], integers[0])
+    for m in range(ranked.size + 1):  # a slice that is set takes twice as long in short lists
+        integers[2, m] = integers[3, m] = 0
     return _any_tie(scores)
 
 
@@ -236,7 +244,7 @@ def close_list(
     scale: float,
     floats: NDArray[np.float64],  # [3, N] as `open_list` left them
     integers: NDArray[np.int32],  # [4, N + 1] in rows 2 and 3 the counts and steps of `count_output`
-    gradient: NDArray[np.floating],  # [N] written: scale·features
+    gradient: NDArray[np.floating],  # by index; written: scale·features
 ) -> float:
     """Write the gradient of a list; return its F(away) − F(toward) where two outputs are contrasted, else 0."""
     n = ranked.size
@@ -252,18 +260,29 @@ def close_list(
         score = share * (_dot(a, scores[n // 2], counts) + _dot(b, scores[n // 2], steps))
     elif contrasted:
         score = _score(ranked, scores, integers[2], integers[3], share)
+    factor = scale * share
     if tied:
         _average_ties(a, counts)
         _average_ties(b, steps)
+        _write(ranked, floats[1], floats[2], factor, gradient)
     else:
-        a[:] = counts
-        b[:] = steps[:M]
-    factor = scale * share
+        _write(ranked, integers[2], integers[3], factor, gradient)
+    return score
+
+
+@compiled
+def _write(
+    ranked: NDArray[np.int64],  # [n] sorted keys
+    positives: NDArray[Any],  # [n] what the positives count for, in the first P
+    negatives: NDArray[Any],  # [n] and the negatives, in the first M
+    factor: float,
+    gradient: NDArray[np.floating],  # by index; written
+) -> None:
+    """Write factor·counts of every item; without a branch, as the processor cannot guess classes."""
     i = j = 0
-    for m in range(n):
+    for m in range(ranked.size):
         negative = (ranked[m] >> INDEX_BITS) & 1
-        of_positive, of_negative = floats[1, i], floats[2, j]
+        of_positive, of_negative = positives[i], negatives[j]
         gradient[ranked[m] & _INDEX] = factor * (of_negative if negative else of_positive)
         i += 1 - negative
         j += negative
-    return score

@@ -614,10 +614,10 @@ def _add_output(
 
 @compiled
 def ranking_contrast(
-    keys: NDArray[np.int64],  # [b, N] sorted, of b lists from the first one on
+    keys: NDArray[np.int64],  # [n] of b lists, one behind the other, each sorted
+    starts: NDArray[np.int64],  # [b + 1] where each list starts
     lists: NDArray[np.int64],  # [g] which of them, all with P positives and M negatives
-    first: int,
-    exact: NDArray[np.float64] | None,  # [B, N] the scores, or None where float32 holds them
+    exact: NDArray[np.float64] | None,  # the scores by index, or None where float32 holds them
     u: NDArray[np.float64],  # [P]
     phi: NDArray[np.float64],  # by rank [P + M], by negatives [M + 1]
     r: int,
@@ -628,8 +628,8 @@ def ranking_contrast(
     cut: int,  # the rank behind which phi is constant
     away: int,  # AUGMENTED or TRUTH
     toward: int,  # AUGMENTED, TRUTH or NOTHING
-    numbers: NDArray[np.float64],  # [6, B] as in `average_precision_contrast`
-    gradient: NDArray[np.floating],  # [B, N] zeros; gets scale·(features(away) − features(toward))
+    numbers: NDArray[np.float64],  # [b, 6] as in `average_precision_contrast`
+    gradient: NDArray[np.floating],  # by index, zeros; gets scale·(features(away) − features(toward))
     floats: NDArray[np.float64],  # [3, N] scratch
     integers: NDArray[np.int32],  # [4, N + 1] scratch
 ) -> None:
@@ -638,21 +638,16 @@ def ranking_contrast(
     M = phi.size - P if r == 1 else phi.size - 1
     a, b = floats[1, :P], floats[2, :M]
     low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
-    for number in lists:
-        k = first + number
-        ranked = keys[number, : P + M]
-        tied = open_list(ranked, None if exact is None else exact[k], floats, integers)
-        counts[:] = 0
-        steps[:] = 0
-        numbers[4, k] = _add_output(
-            a, b, away, numbers[0, k], 1, tied, u, phi, r, best, share, alike, ways, cut, low, scratch, counts, steps
+    for k in lists:
+        ranked = keys[starts[k] : starts[k] + P + M]
+        tied = open_list(ranked, exact, floats, integers)
+        row = numbers[k]
+        row[4] = _add_output(
+            a, b, away, row[0], 1, tied, u, phi, r, best, share, alike, ways, cut, low, scratch, counts, steps
         )
         if toward != NOTHING:
-            numbers[5, k] = _add_output(
-                a, b, toward, numbers[1, k], -1, tied, u, phi, r, best, share, alike, ways, cut, low, scratch, counts,
-                steps,
-            )  # fmt: skip
-        unit = max(abs(numbers[0, k]), abs(numbers[1, k])) / (share * P * M)
-        numbers[3, k] = close_list(
-            ranked, P, tied, toward != NOTHING, unit, share, numbers[2, k], floats, integers, gradient[k]
-        )
+            row[5] = _add_output(
+                a, b, toward, row[1], -1, tied, u, phi, r, best, share, alike, ways, cut, low, scratch, counts, steps
+            )
+        unit = max(abs(row[0]), abs(row[1])) / (share * P * M)
+        row[3] = close_list(ranked, P, tied, toward != NOTHING, unit, share, row[2], floats, integers, gradient)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..families.packed import Lists
 from ..families.ranking import LONG, ByRank, RankingTask
 
 __all__ = ["AveragePrecision"]
@@ -40,21 +41,18 @@ class AveragePrecision(RankingTask):
 
     def _solve_lists(
         self,
-        keys: NDArray[np.int64],
-        first: int,
-        exact: NDArray[np.float64] | None,
         kinds: tuple[int, int],
-        numbers: NDArray[np.float64],
         down: bool | None,
-        gradient: NDArray[Any],
-        counted: NDArray[np.bool_],
+        keys: NDArray[np.int64],
+        lists: Lists,
         floats: NDArray[np.float64],
         integers: NDArray[np.int32],
     ) -> None:
         solve = _kernel()
-        if down and keys.shape[1] >= LONG:
+        if down and floats.shape[1] >= LONG:
             solve = partial(import_module("directloss.kernels").interruptible, solve)
-        solve(keys, first, exact, *kinds, numbers, down, gradient, counted, floats, integers)
+        _, _, _, _, exact, starts, numbers, gradient, counted = lists
+        solve(keys, starts, exact, *kinds, numbers, down, gradient, counted, floats, integers)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Tables with a 0/1 label, as ADBench stores them: an npz file with arrays X (rows, columns) and y (rows,).
 
-Files are read without trust: sizes before reading, shapes before copies, no pickles.
+A third array, blocks (rows,), may say which list a row belongs to. Files are read without trust: sizes before reading,
+shapes before copies, no pickles.
 """
 
 import io
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TableError", "read_table"]
+__all__ = ["TableError", "read_blocks", "read_table"]
 
 LARGEST = 1 << 28  # bytes of an array that is read
 MOST_COLUMNS = 4096
@@ -43,6 +44,20 @@ def read_table(path: Path) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     if not np.isfinite(inputs).all():
         raise TableError(f"{path}: X holds values that are not finite.")
     return inputs, target.astype(np.bool_)
+
+
+def read_blocks(path: Path) -> NDArray[np.int64] | None:
+    """The list of every row of a table, from 0 on; None if the table is one list."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if "blocks.npy" not in archive.namelist():
+                return None
+            blocks = _array(path, archive, "blocks", 1)
+    except TableError:
+        raise
+    except Exception as error:  # a hostile file can make the reader raise anything
+        raise TableError(f"{path} is not an npz file: {type(error).__name__}: {str(error)[:200]}") from None
+    return np.unique(blocks, return_inverse=True)[1].astype(np.int64)
 
 
 def _array(path: Path, archive: zipfile.ZipFile, name: str, dims: int) -> NDArray[np.generic]:

@@ -17,6 +17,7 @@ __all__ = [
     "Experiment",
     "Export",
     "Figure",
+    "Leaderboard",
     "Made",
     "Record",
     "Run",
@@ -143,6 +144,20 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Leaderboard:
+    """Rows that a reader of the page can filter, average and sort; too many to print."""
+
+    title: str
+    keys: Sequence[str]
+    """Names of the columns that say what a row is of."""
+    values: Sequence[str]
+    """Names of the columns with numbers, which follow."""
+    rows: Sequence[tuple[str | float | None, ...]]
+    begin: Sequence[str]
+    """What is chosen at first for each key: one of its values, "each" for a row a value, or "mean" for the mean."""
+
+
+@dataclass(frozen=True)
 class Figure:
     """A picture as SVG with the words for those who cannot see it."""
 
@@ -164,6 +179,8 @@ class Summary:
     """The most important result in one sentence, made from the runs; empty while there are too few."""
     overview: Sequence[Table] = ()
     """The tables that a terminal shows: at most six columns."""
+    leaderboards: Sequence[Leaderboard] = ()
+    """On the page only."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no scripts, no files, no network.
+"""The report as one HTML page that needs nothing else: no files, no network; a script only where a leaderboard is.
 
 At the top what to take away; then, for every experiment, figures, claims with a forest plot each, and all tables.
 """
@@ -10,6 +10,7 @@ from html import escape
 from ..harness.experiment import Figure, Table
 from ..harness.files import visible
 from .forest import forest
+from .leaderboard import SCRIPT, leaderboard_html
 from .markdown import claim_rows
 from .sections import Section
 from .verdicts import RULE, Block, Verdict, blocks, counted, judge
@@ -52,6 +53,14 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; bo
   .numbers td:first-child { white-space: normal; min-width: 9rem; }
   .claim table { font-size: .78rem; } .claim th, .claim td { padding-right: .4rem; }
   .claim td { white-space: normal; } }
+.choices { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: center; margin: .5rem 0; }
+.choices label { font-size: .85rem; } .choices select { max-width: 16rem; font: inherit; }
+.leaderboard .scroll { max-height: 32rem; overflow-y: auto; }
+.leaderboard th { position: sticky; top: 0; background: #fff; }
+.leaderboard th button { all: unset; cursor: pointer; } .leaderboard th button:focus-visible { outline: 2px solid; }
+.leaderboard th[aria-sort=descending] button::after { content: " ▾"; }
+.leaderboard th[aria-sort=ascending] button::after { content: " ▴"; }
+@media print { .choices { display: none; } .leaderboard .scroll { max-height: none; } }
 @media print { body { max-width: none; font-size: 10pt; } .scroll { overflow: visible; } h2 { break-before: page; }
   .short h2 { break-before: auto; } .figures { grid-template-columns: 1fr 1fr; } tr { break-inside: avoid; }
   .claim { grid-template-columns: minmax(0, 1fr); } .numbers td { min-width: 0; } }
@@ -70,7 +79,7 @@ def html(sections: Sequence[Section]) -> str:
         "<p>Song, Schwing, Zemel and Urtasun, <cite>Training Deep Neural Networks via Direct Loss Minimization</cite>, "
         f"ICML 2016, beside runs of directloss.</p>\n{''.join(map(_section, sections))}"
         f'<section id="rule">\n<h2>How verdicts are made</h2>\n<p>{escape(RULE)}</p>\n</section>\n'
-        "</main>\n</body>\n</html>\n"
+        f"</main>\n{_script(sections)}</body>\n</html>\n"
     )
 
 
@@ -89,11 +98,17 @@ def _section(section: Section) -> str:
     facts = "".join(f"<li>{escape(fact)}</li>\n" for fact in section.facts)
     return (
         f'<section id="{name}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.experiment.about)}</p>\n'
+        + "".join(map(leaderboard_html, section.summary.leaderboards))
         + (f'<div class="figures">\n{figures}</div>\n<p class="note">{BANDS}</p>\n' if figures else "")
         + (f'<h3>What is claimed, and what we found</h3>\n<p class="note">{READING}</p>\n{claims}' if claims else "")
         + (f"<h3>All numbers</h3>\n{''.join(map(_table, section.summary.tables))}" if section.summary.tables else "")
         + f'<h3>How these numbers were made</h3>\n<ul class="facts">\n{facts}</ul>\n</section>\n'
     )
+
+
+def _script(sections: Sequence[Section]) -> str:
+    """What leaderboards need, where there is one."""
+    return f"<script>{SCRIPT}</script>\n" if any(section.summary.leaderboards for section in sections) else ""
 
 
 READING = (

@@ -35,14 +35,14 @@ class Section:
 
     @property
     def commands(self) -> list[str]:
-        """What makes these runs, a command for every source of data."""
+        """What makes these runs: the different commands of all sources of data."""
         found = []
         for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
             usual = self.experiment.configs(self.experiment.asked(self.preset, None, source), source)
             given = None if seeds == len({config.seed for config in usual}) else seeds
             asked = arguments(self.experiment.asked(self.preset, given, source))
             found.append(f"directloss reproduce {self.experiment.name} {asked}")
-        return found
+        return list(dict.fromkeys(found))
 
     @property
     def title(self) -> str:

@@ -1,0 +1,149 @@
+"""What a person can ask of the study, its configurations and its result."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from ..harness import experiment as harness
+from ..harness.options import Option, Options
+from ..sweep import Curve, Setting
+
+__all__ = [
+    "LENGTHS",
+    "NETWORKS",
+    "NOISES",
+    "OFFICIAL",
+    "PROTOCOLS",
+    "Config",
+    "Noise",
+    "Part",
+    "Result",
+    "Run",
+    "Source",
+    "TableOptions",
+    "Tried",
+]
+
+PROTOCOLS = ("untuned", "tuned")
+NETWORKS = "networks"
+"""The group of all methods that train the same network. Every other group is one method that is another model."""
+LENGTHS = (1, 2, 4, 8)
+"""Training lengths at which every method is measured, as multiples of the first."""
+OFFICIAL = ("top 1", "rank of last", "squared error")
+"""The official metrics of protein homology beside AP."""
+
+
+class Noise(NamedTuple):
+    """A kind of wrong labels, and their rate."""
+
+    kind: str
+    rate: float
+
+
+NOISES = (
+    Noise("symmetric", 0.0),
+    Noise("symmetric", 0.2),
+    Noise("symmetric", 0.4),
+    Noise("missing positives", 0.5),
+    Noise("near the boundary", 0.2),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(Options):
+    """What the study takes."""
+
+    data: Annotated[
+        Path | None,
+        Option("Folder with tables (see docs/tables.md); without it quick uses scikit-learn's.", metavar="DIR"),
+    ] = None
+    protocol: Annotated[str, Option("untuned: one default for all tables; tuned: settings chosen.")] = "untuned"
+
+
+class Part(NamedTuple):
+    """One table: its name, and its key in the cache; empty for a table of scikit-learn."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """Tables, and the groups of methods that can run on them. That of a configuration has one of each."""
+
+    protocol: str
+    parts: tuple[Part, ...]
+    groups: tuple[str, ...]
+
+
+class Tried(NamedTuple):
+    """A method and its settings."""
+
+    method: str
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A group of methods on one table, split and made noisy by one seed, with all settings."""
+
+    method: str
+    """The group."""
+    seed: int
+    noise: Noise
+    source: Source
+    iterations: int
+    batch: int
+    tried: tuple[Tried, ...]
+
+    @property
+    def settings(self) -> dict[str, tuple[Setting, ...]]:
+        """By method."""
+        return dict(self.tried)
+
+    @property
+    def table(self) -> str:
+        """Its name."""
+        return self.source.parts[0].name
+
+    @property
+    def label(self) -> str:
+        """What a progress bar shows."""
+        kind = f"{100 * self.noise.rate:.0f} % {self.noise.kind}"
+        return f"{self.table}, {self.method}, {kind}, {self.source.protocol}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """AP on noisy validation and on clean test data, by method: at every length, and there by setting."""
+
+    iterations: tuple[int, ...]
+    """Of the lengths."""
+    validation: dict[str, Curve]
+    test: dict[str, Curve]
+    official: dict[str, dict[str, Curve]]
+    """Other metrics of test data with lists, by metric and method; none of other tables."""
+    seconds: dict[str, float]
+    """Of one training to the greatest length, by method."""
+
+    def check(self, config: Config) -> None:
+        """Raise a ValueError unless every method has all lengths and settings, and AP is from 0 to 1."""
+        for name, curves in (("validation", self.validation), ("test", self.test), *self.official.items()):
+            _check(name, curves, config, len(self.iterations), name in ("validation", "test"))
+        if self.seconds.keys() != config.settings.keys() or not self.iterations:
+            raise ValueError("seconds must have every method, and iterations a length")
+
+
+def _check(name: str, curves: Mapping[str, Curve], config: Config, lengths: int, is_share: bool) -> None:
+    if curves.keys() != config.settings.keys():
+        raise ValueError(f"{name} must have the methods {', '.join(config.settings)}")
+    for method, curve in curves.items():
+        settings = len(config.settings[method])
+        if len(curve) != lengths or any(len(row) != settings for row in curve):
+            raise ValueError(f"{name} of {method} must have {lengths} lengths with {settings} settings each")
+        if is_share and not all(0 <= value <= 1 for row in curve for value in row):
+            raise ValueError(f"{name} must be AP, from 0 to 1")
+
+
+Run = harness.Run[Config, Result]

@@ -1,0 +1,407 @@
+"""What the study shows: mean AP and mean rank by noise, wins and worst tables, and a leaderboard to sort and filter."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from ..harness.experiment import Claim, Comparison, Figure, Leaderboard, Record, Summary, Table
+from ..report.figures import slug
+from ..report.outcomes import Outcomes, Unit, records
+from ..report.summary import highest
+from ..report.words import percent, signed
+from ..sweep import choose
+from .boosting import TREES
+from .config import LENGTHS, OFFICIAL, PROTOCOLS, Noise, Run
+from .diagrams import critical_difference, over_lengths, over_noise
+from .objectives import METHODS, WARM
+from .ranks import Ranks, holm, rank
+
+__all__ = ["summarise"]
+
+BASELINE = "x-ent"
+OURS = f"{WARM}pos-AP"
+TIE = 0.005
+"""Means that differ by less are a tie."""
+EARLY = "stopped early"
+ENDS = tuple(f"{length}×" for length in LENGTHS)
+SHOWN = (ENDS[0], ENDS[-1])
+"""Lengths with tables of their own."""
+EXPLAINED = (
+    "Mean over tables of the mean over seeds. Oracles know the rate of the noise. LightGBM and XGBoost are another "
+    "model."
+)
+
+
+class Variant(NamedTuple):
+    """Protocol, kind of noise and training length."""
+
+    protocol: str
+    kind: str
+    length: str
+
+    @property
+    def name(self) -> str:
+        """In tables and published records."""
+        return ", ".join(self)
+
+
+def summarise(runs: Sequence[Run]) -> Summary:
+    """Every length, and early stopping on noisy validation labels."""
+    test, seconds = _collected(runs)
+    official = _official(runs)
+    variants = [
+        Variant(protocol, kind, length)
+        for protocol in PROTOCOLS
+        for kind in dict.fromkeys(run.config.noise.kind for run in runs)
+        for length in (*ENDS, EARLY)
+        if test.levels(Variant(protocol, kind, length).name)
+    ]
+    shown = [of for of in variants if of.length in SHOWN]
+    means = {of: _over_tables(test, of) for of in variants}
+    ranks = {
+        (of, noise): found
+        for of in shown
+        for noise in test.levels(of.name)
+        if (found := _ranks(test, of.name, noise)) is not None
+    }
+    flat = [
+        *(record for of in variants for record in _mean_records(of, means[of])),
+        *(record for (of, noise), found in ranks.items() for record in _rank_records(of, noise, found)),
+        *(record for of in shown for record in _by_table(test, of)),
+        *_official_records(official),
+        *records("tables", "seconds", seconds),
+    ]
+    by_noise = [_table_by_noise(protocol, length, variants, means) for protocol, length in _pairs(variants)]
+    lengths = [_table_by_length(of, means) for of in variants if of.length == SHOWN[0]]
+    against = [
+        _table_against(test, of, noise, ranks.get((of, noise)))
+        for of in shown
+        for noise in test.levels(of.name)
+        if (of, noise) in ranks
+    ]
+    tables = [*by_noise, *lengths, *against, *_official_tables(official), *_seconds_table(seconds)]
+    return Summary(
+        flat,
+        _claims(test, shown),
+        tables,
+        lambda: _figures(means, ranks, variants),
+        _headline(means, variants),
+        [_short(table) for table in by_noise[:2]],
+        [_leaderboard(test, variants)] if variants else [],
+    )
+
+
+def _collected(runs: Sequence[Run]) -> tuple[Outcomes, Outcomes]:
+    """Test AP by variant; and seconds of a training to the greatest length."""
+    test, seconds = Outcomes(), Outcomes()
+    for run in runs:
+        config, result = run.config, run.result
+        unit, protocol = Unit(config.seed, config.table), config.source.protocol
+        for method in config.settings:
+            validation, curve = result.validation[method], result.test[method]
+            for place, length in enumerate(ENDS):
+                value = choose(validation[: place + 1]).value(curve)
+                test.put(Variant(protocol, config.noise.kind, length).name, config.noise.rate, method, unit, value)
+            value = choose(validation, early_stopping=True).value(curve)
+            test.put(Variant(protocol, config.noise.kind, EARLY).name, config.noise.rate, method, unit, value)
+            timed = Unit(config.seed, f"{config.table}, {config.noise.kind} {config.noise.rate}")
+            seconds.put(f"{protocol}, {ENDS[-1]}", 0.0, method, timed, result.seconds[method])
+    return test, seconds
+
+
+def _tables(units: Mapping[Unit, float]) -> dict[str, float]:
+    """The mean over seeds of every table."""
+    names = dict.fromkeys(unit.class_ or "" for unit in units)
+    return {name: fmean(value for unit, value in units.items() if unit.class_ == name) for name in names}
+
+
+Means = dict[float, dict[str, dict[str, float]]]
+"""By noise and method: the mean over seeds of every table."""
+
+
+def _over_tables(test: Outcomes, of: Variant) -> Means:
+    """Of the tables that all networks have."""
+    found: Means = {}
+    for noise in test.levels(of.name):
+        some = {method: _tables(test.units(of.name, noise, method)) for method in (*METHODS, *TREES)}
+        some = {method: values for method, values in some.items() if values}
+        networks = [set(values) for method, values in some.items() if method in METHODS]
+        whole = set.intersection(*networks) if networks else set()
+        kept = {m: {name: v for name, v in values.items() if name in whole} for m, values in some.items()}
+        found[noise] = {method: values for method, values in kept.items() if values.keys() == whole and whole}
+    return found
+
+
+def _mean_records(of: Variant, means: Means) -> Iterator[Record]:
+    for noise, methods in means.items():
+        for method, values in methods.items():
+            names = "tables", method, noise, of.name, None
+            yield Record(*names, "test_ap", round(fmean(values.values()), 6), None, len(values))
+            if method != BASELINE and BASELINE in methods:
+                gains = _gains(methods, method)
+                worst = min(gains, key=lambda name: gains[name])
+                yield Record(*names, "minus_x-ent", round(fmean(gains.values()), 6), None, len(gains))
+                yield Record(*names[:4], worst, "worst_minus_x-ent", round(gains[worst], 6), None, 1)
+
+
+def _gains(methods: Mapping[str, Mapping[str, float]], method: str) -> dict[str, float]:
+    """A method minus cross-entropy, by table."""
+    return {name: value - methods[BASELINE][name] for name, value in methods[method].items()}
+
+
+def _rank_records(of: Variant, noise: float, ranks: Ranks) -> Iterator[Record]:
+    for method, value in ranks.means.items():
+        yield Record("tables", method, noise, of.name, None, "mean_rank", round(value, 6), None, ranks.tables)
+
+
+def _by_table(test: Outcomes, of: Variant) -> Iterator[Record]:
+    for noise in test.levels(of.name):
+        names = dict.fromkeys(unit.class_ for unit in test.units(of.name, noise, BASELINE))
+        for name in names:
+            for record in records("tables", "test_ap", _of_table(test, of.name, noise, name or "")):
+                yield record._replace(class_=name)
+
+
+def _of_table(test: Outcomes, variant: str, noise: float, name: str) -> Outcomes:
+    found = Outcomes()
+    for method in (*METHODS, *TREES):
+        for unit, value in test.units(variant, noise, method).items():
+            if unit.class_ == name:
+                found.put(variant, noise, method, Unit(unit.seed), value)
+    return found
+
+
+def _ranks(test: Outcomes, variant: str, noise: float) -> Ranks | None:
+    """Of the networks, on the tables that all of them have."""
+    values = {method: _tables(test.units(variant, noise, method)) for method in METHODS}
+    values = {method: some for method, some in values.items() if some}
+    if len(values) < 2:
+        return None
+    whole = sorted(set.intersection(*(set(some) for some in values.values())))
+    if len(whole) < 2:
+        return None
+    return rank({method: [some[name] for name in whole] for method, some in values.items()})
+
+
+def _pairs(variants: Sequence[Variant]) -> list[tuple[str, str]]:
+    lengths = (*SHOWN, EARLY)
+    return [
+        (protocol, length)
+        for protocol in PROTOCOLS
+        for length in lengths
+        if any(of.protocol == protocol and of.length == length for of in variants)
+    ]
+
+
+def _table_by_noise(protocol: str, length: str, variants: Sequence[Variant], means: Mapping[Variant, Means]) -> Table:
+    """Methods down; kinds of noise and their rates across."""
+    columns = [
+        (Noise(of.kind, noise), methods)
+        for of in variants
+        if (of.protocol, of.length) == (protocol, length)
+        for noise, methods in means[of].items()
+        if methods
+    ]
+    there = [method for method in (*METHODS, *TREES) if any(method in methods for _, methods in columns)]
+    rows = []
+    for method in there:
+        cells = [f"{fmean(methods[method].values()):.3f}" if method in methods else "–" for _, methods in columns]
+        rows.append([method, *cells])
+    values = [[list(methods.get(method, {}).values()) for method in there] for _, methods in columns]
+    number = {len(next(iter(methods.values()))) for _, methods in columns}
+    note = f"{EXPLAINED} Tables: {' or '.join(map(str, sorted(number)))}." if number else EXPLAINED
+    header = ["method", *(_words(noise) for noise, _ in columns)]
+    return Table(f"Test AP by noise, {protocol}, {_of(length)}", header, rows, note, highest(values))
+
+
+def _words(noise: Noise) -> str:
+    return "right labels" if not noise.rate else f"{percent(noise.rate)} {noise.kind}"
+
+
+def _of(length: str) -> str:
+    return "stopped early on noisy validation labels" if length == EARLY else f"length {length}"
+
+
+def _table_by_length(of: Variant, means: Mapping[Variant, Means]) -> Table:
+    """Methods down, lengths across, at the highest noise."""
+    noise = max(means[of], default=0.0)
+    columns = [means.get(of._replace(length=length), {}).get(noise, {}) for length in (*ENDS, EARLY)]
+    there = [method for method in (*METHODS, *TREES) if any(method in column for column in columns)]
+    values = [[list(column.get(method, {}).values()) for method in there] for column in columns]
+    rows = [
+        [method, *(f"{fmean(column[method].values()):.3f}" if method in column else "–" for column in columns)]
+        for method in there
+    ]
+    title = f"Test AP by training length, {of.protocol}, {_words(Noise(of.kind, noise))}"
+    return Table(title, ["method", *ENDS, EARLY], rows, EXPLAINED, highest(values))
+
+
+def _table_against(test: Outcomes, of: Variant, noise: float, ranks: Ranks | None) -> Table:
+    """Of every method: mean rank, wins, ties and losses against cross-entropy, and the worst table."""
+    methods = _over_tables(test, of)[noise]
+    gains = {method: _gains(methods, method) for method in methods if method != BASELINE and BASELINE in methods}
+    chances = holm({method: list(some.values()) for method, some in gains.items()})
+    rows = []
+    for method, values in methods.items():
+        place = f"{ranks.means[method]:.1f}" if ranks and method in ranks.means else "–"
+        cells = [method, f"{fmean(values.values()):.3f}", place]
+        if method in gains:
+            mine = gains[method]
+            won = sum(gain > TIE for gain in mine.values())
+            lost = sum(gain < -TIE for gain in mine.values())
+            worst = min(mine, key=lambda name: mine[name])
+            cells += [
+                signed(fmean(mine.values())), f"{won} / {len(mine) - won - lost} / {lost}", f"{chances[method]:.3f}",
+                f"{worst}: {signed(mine[worst])}",
+            ]  # fmt: skip
+        else:
+            cells += ["–"] * 4
+        rows.append(cells)
+    header = ["method", "AP", "mean rank", "− x-ent", "won / tied / lost", "Wilcoxon, Holm", "worst table − x-ent"]
+    note = f"Means that differ by at most {TIE} are tied. Ranks are among networks."
+    if ranks:
+        note += (
+            f" {ranks.tables} tables. Friedman: p = {ranks.friedman:.2g}. "
+            f"Nemenyi's critical difference of mean ranks: {ranks.critical:.2f}."
+        )
+    title = f"Against cross-entropy: {of.protocol}, {_words(Noise(of.kind, noise))}, {_of(of.length)}"
+    return Table(title, header, rows, note)
+
+
+def _official(runs: Sequence[Run]) -> dict[tuple[str, float], dict[str, Outcomes]]:
+    """Metrics of tables with lists at the greatest length, by variant and noise, then by metric; untuned runs."""
+    found: dict[tuple[str, float], dict[str, Outcomes]] = {}
+    for run in runs:
+        config = run.config
+        if config.source.protocol == PROTOCOLS[0]:
+            for metric, curves in run.result.official.items():
+                for place in (0, -1):
+                    name = f"{config.table}, {Variant(PROTOCOLS[0], config.noise.kind, ENDS[place]).name}"
+                    here = found.setdefault((name, config.noise.rate), {}).setdefault(metric, Outcomes())
+                    for method, curve in curves.items():
+                        here.put(name, config.noise.rate, method, Unit(config.seed), fmean(curve[place]))
+    return found
+
+
+def _official_records(official: Mapping[tuple[str, float], Mapping[str, Outcomes]]) -> Iterator[Record]:
+    for metrics in official.values():
+        for metric, outcomes in metrics.items():
+            yield from records("tables", metric, outcomes)
+
+
+def _official_tables(official: Mapping[tuple[str, float], Mapping[str, Outcomes]]) -> Iterator[Table]:
+    for (name, noise), metrics in official.items():
+        there = [m for m in (*METHODS, *TREES) if metrics[OFFICIAL[0]].values(name, noise, m)]
+        rows = [[m, *(f"{fmean(metrics[metric].values(name, noise, m)):.3f}" for metric in OFFICIAL)] for m in there]
+        note = "Means over lists. High is good for top 1, low for the others. The error is that of sigmoids of scores."
+        yield Table(f"Official metrics of {name}, {percent(noise)} wrong", ["method", *OFFICIAL], rows, note)
+
+
+def _seconds_table(seconds: Outcomes) -> list[Table]:
+    names = list(dict.fromkeys(group.variant for group in seconds.groups()))
+    there = [m for m in (*METHODS, *TREES) if any(seconds.values(name, 0.0, m) for name in names)]
+    if not there:
+        return []
+
+    def cell(name: str, method: str) -> str:
+        values = seconds.values(name, 0.0, method)
+        return f"{fmean(values):.2f}" if values else "–"
+
+    rows = [[method, *(cell(name, method) for name in names)] for method in there]
+    note = "Processor seconds of one training to the greatest length, mean over runs. Networks train side by side."
+    return [Table("Time of a training", ["method", *names], rows, note)]
+
+
+def _claims(test: Outcomes, shown: Sequence[Variant]) -> list[Claim]:
+    found = []
+    for method in (OURS, "pos-AP"):
+        for other in (BASELINE, "GCE"):
+            for of in shown:
+                compared = [_comparison(test, of, noise, method, other) for noise in test.levels(of.name) if noise > 0]
+                if compared:
+                    found.append(Claim(f"With wrong labels, {method} beats {other}", of.name, compared, "ours"))
+    return found
+
+
+def _comparison(test: Outcomes, of: Variant, noise: float, method: str, other: str) -> Comparison:
+    """Differences of tables' means, so that seeds of a table are not taken for tables."""
+    ours, theirs = (test.units(of.name, noise, name) for name in (method, other))
+    shared = ours.keys() & theirs.keys()
+    means = [_tables({unit: some[unit] for unit in sorted(shared)}) for some in (ours, theirs)]
+    differences = tuple(means[0][name] - means[1][name] for name in means[0])
+    name = f"{method} − {other} at {percent(noise)}"
+    return Comparison(name, differences, len({unit.seed for unit in shared}))
+
+
+def _headline(means: Mapping[Variant, Means], variants: Sequence[Variant]) -> str:
+    """The best of short and long trainings, at the highest symmetric noise."""
+    parts = []
+    noise = 0.0
+    for length in SHOWN:
+        of = Variant(PROTOCOLS[0], "symmetric", length)
+        if of not in variants or not means[of] or not (methods := means[of][noise := max(means[of])]):
+            return ""
+        found = {method: fmean(values.values()) for method, values in methods.items() if method in METHODS}
+        best = max(found, key=lambda method: found[method])
+        named = dict.fromkeys((best, OURS, BASELINE))
+        words = ", ".join(f"{method} {found[method]:.3f}" for method in named if method in found)
+        parts.append(f"{words} (length {length})")
+    return f"With {percent(noise)} flipped labels, untuned, mean test AP, the best network first: {'; '.join(parts)}."
+
+
+def _leaderboard(test: Outcomes, variants: Sequence[Variant]) -> Leaderboard:
+    """A row for every table, noise, method, length and protocol."""
+    rows = []
+    for of in variants:
+        if of.length in (*SHOWN, EARLY):
+            for noise in test.levels(of.name):
+                base = _tables(test.units(of.name, noise, BASELINE))
+                for method in (*METHODS, *TREES):
+                    for name, value in _tables(test.units(of.name, noise, method)).items():
+                        gain = round(value - base[name], 4) if name in base else None
+                        keys = name, _words(Noise(of.kind, noise)), method, of.length, of.protocol
+                        rows.append((*keys, round(value, 4), gain))
+    keys = "table", "noise", "method", "length", "protocol"
+    begin = "mean", "each", "each", SHOWN[0], variants[0].protocol
+    return Leaderboard("Leaderboard", keys, ("test AP", "− x-ent"), rows, begin)
+
+
+def _short(table: Table) -> Table:
+    """At most six columns, for a terminal."""
+    columns = len(table.header[:6])
+    best = {place for place in table.best if place[1] < columns}
+    return Table(table.title, table.header[:6], [row[:6] for row in table.rows], table.note, best)
+
+
+def _figures(
+    means: Mapping[Variant, Means], ranks: Mapping[tuple[Variant, float], Ranks], variants: Sequence[Variant]
+) -> list[Figure]:
+    found = []
+    for protocol in dict.fromkeys(of.protocol for of in variants):
+        for length in SHOWN:
+            of = Variant(protocol, "symmetric", length)
+            if means.get(of):
+                flat = {noise: _flat(methods) for noise, methods in means[of].items()}
+                found.append(
+                    over_noise(
+                        slug("tables", protocol, "mean AP", "length", length[:-1]), f"{protocol}, {length}", flat
+                    )
+                )
+        of = Variant(protocol, "symmetric", SHOWN[0])
+        noise = max(means.get(of, {0.0: {}}))
+        curves = {
+            length: _flat(means[of._replace(length=ENDS[k])][noise])
+            for k, length in enumerate(LENGTHS)
+            if of._replace(length=ENDS[k]) in means
+        }
+        name = slug("tables", protocol, "training length", percent(noise), "flipped")
+        found.append(over_lengths(name, f"{protocol}, {percent(noise)} flipped labels", curves))
+    for (of, noise), some in ranks.items():
+        words = f"{_words(Noise(of.kind, noise))}, {of.protocol}, {_of(of.length)}"
+        name = slug("tables ranks", of.protocol, of.kind, percent(noise), "length", of.length[:-1])
+        found.append(critical_difference(name, f"Mean ranks: {words}", some))
+    return found
+
+
+def _flat(methods: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {method: fmean(values.values()) for method, values in methods.items()}

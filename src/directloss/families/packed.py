@@ -1,0 +1,158 @@
+"""Lists on their way through a ranking kernel: packed into keys, sorted and solved, in parts and by several threads."""
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
+from math import ceil
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..groups import runs
+
+__all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve_parts", "take_memory"]
+
+CHUNK = 1 << 15  # items that are packed, sorted and solved while the cache holds them
+SHORT = 1 << 14  # items up to which memory is kept
+THREADED = 1 << 19  # items from which on threads help; below, those of OpenMP still spin on the other cores
+
+
+class Lists(NamedTuple):
+    """Lists one behind the other, and what is found."""
+
+    scores: NDArray[np.float32]
+    positive: NDArray[np.bool_]
+    valid: NDArray[np.bool_] | None
+    """Or None where all items are."""
+    places: NDArray[np.int64] | None
+    """The index of each item, so that they stand list by list, or None where they stand so."""
+    exact: NDArray[np.float64] | None
+    """The scores by index, or None where float32 holds them."""
+    starts: NDArray[np.int64]
+    """(lists + 1,) where each list starts."""
+    numbers: NDArray[np.float64]
+    """(lists, 6) the weights of both outputs, the scale, F(away) − F(toward), both losses; a kernel writes the last."""
+    gradient: NDArray[Any]
+    """By index; a kernel writes it, as the next one."""
+    counted: NDArray[np.bool_]
+    """(lists,) which lists count."""
+
+    def part(self, first: int, last: int) -> "Lists":
+        """The lists from the first to before the last one."""
+        begin, end = int(self.starts[first]), int(self.starts[last])
+        found = self._replace(
+            starts=self.starts[first : last + 1] - begin,
+            numbers=self.numbers[first:last],
+            counted=self.counted[first:last],
+        )
+        if self.places is not None:
+            return found
+        return found._replace(
+            scores=self.scores[begin:end],
+            positive=self.positive[begin:end],
+            valid=None if self.valid is None else self.valid[begin:end],
+            exact=None if self.exact is None else self.exact[begin:end],
+            gradient=self.gradient[begin:end],
+        )
+
+
+Solve = Callable[[NDArray[np.int64], Lists, NDArray[np.float64], NDArray[np.int32]], None]
+"""A kernel: called with sorted keys, their lists, and scratch memory (3, longest) and (4, longest + 1)."""
+
+
+class Memory(NamedTuple):
+    """What one list is solved in."""
+
+    keys: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    numbers: NDArray[np.float64]
+    counted: NDArray[np.bool_]
+    floats: NDArray[np.float64]
+    integers: NDArray[np.int32]
+
+
+class _Kept(threading.local):
+    memory: Memory | None = None
+
+
+_kept = _Kept()
+
+
+def take_memory(items: int) -> Memory:
+    """Memory for one list: what this thread kept, if it fits; allocating it takes 3 µs."""
+    memory, _kept.memory = _kept.memory, None  # a metric that calls another loss gets its own
+    if memory is not None and memory.keys.size == items:
+        return memory
+    return Memory(
+        np.empty(items, np.int64), np.array([0, items]), np.empty((1, 6)), np.zeros(1, np.bool_), *scratch(items)
+    )
+
+
+def keep_memory(memory: Memory) -> None:
+    """Keep memory for the next list of this thread."""
+    _kept.memory = memory
+
+
+def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
+    """Solve all lists; call `refuse` where a score is not finite in float32."""
+    count, total = lists.counted.size, int(lists.starts[-1])
+    if count == 1:
+        keys = _pack(lists, refuse, np.empty(total, np.int64))
+        keys.sort()
+        solve(keys, lists, *scratch(total))
+        return
+    if not total:
+        return
+    threads = torch.get_num_threads() if total >= THREADED else 1
+    pieces = ceil(total / CHUNK / threads) * threads  # so that all threads have as much to do
+    inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
+    edges = sorted({0, *inner, count})
+    parts = list(pairwise(edges))
+    sizes = np.diff(lists.starts[edges])
+    longest = int(np.diff(lists.starts).max())
+    packed = None if lists.places is None else _pack(lists, refuse, np.empty(total, np.int64))
+
+    def worker() -> Callable[[tuple[int, int]], None]:
+        mine = scratch(longest)
+        buffer = np.empty(sizes.max() if packed is None else 0, np.int64)
+
+        def work(edges: tuple[int, int]) -> None:
+            part = lists.part(*edges)
+            if packed is None:  # lists of one length
+                keys = _pack(part, refuse, buffer[: part.scores.size])
+                keys.reshape(part.counted.size, -1).sort()
+            else:
+                keys = packed[slice(*lists.starts[list(edges)])]
+                for first, last in runs(part.starts):
+                    keys[part.starts[first] : part.starts[last]].reshape(last - first, -1).sort()
+            solve(keys, part, *mine)
+
+        return work
+
+    workers = [worker() for _ in range(min(threads, len(parts)))]
+    import_module("directloss.kernels").in_threads(workers, parts)
+
+
+def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    if not _kernels().pack(lists.scores, lists.positive, lists.valid, keys):
+        refuse()
+    if lists.places is None:
+        return keys
+    moved = np.empty_like(keys)
+    _kernels().move(keys, lists.places, moved)
+    return moved
+
+
+def scratch(longest: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """What a kernel needs for lists up to a length."""
+    return np.empty((3, longest)), np.empty((4, longest + 1), np.int32)  # NumPy's memory comes in huge pages
+
+
+@cache
+def _kernels() -> ModuleType:
+    return import_module("directloss.kernels.lists")  # on first use: importing numba takes half a second
