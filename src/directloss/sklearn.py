@@ -300,6 +300,9 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         try:
             for items in batches:
                 items = items.to(inputs.device)
+                if 0 < self._loss.steps == self._loss.step:
+                    self._optimizer.state.clear()  # so that AdamW forgets cross-entropy; see docs/warm-up.md
+                    self._loss.steps = 0
                 self._optimizer.zero_grad()
                 value = self._loss(self.network_(inputs[items]), target[items])
                 value.backward()

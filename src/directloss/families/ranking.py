@@ -101,7 +101,7 @@ class RankingTask(Task):
 
     def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
         features, counted, numbers = self._solve_all(scores, target, mask, weight, None, 1.0, None)
-        return Output._make(_tensors(scores, features, numbers[:, 4], counted)[:2])
+        return Output._make(_tensors(scores, features, numbers[:, 4].copy(), counted)[:2])
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:
         """Every order of the items, each with its pairs counted and its gains summed one by one."""
