@@ -206,11 +206,7 @@ def measure(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
     chains = compare(chain_calls(), min(rounds, 7))
     return {
         "command": "python -m benchmarks.speed",
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {_processor()}",
-        "versions": {
-            "directloss": __version__, "python": platform.python_version(), "torch": torch.__version__,
-            "numpy": np.__version__, "numba": numba.__version__,
-        },
+        **machine(),
         "one list": lists,
         "tasks": tasks,
         "chains": chains,
@@ -218,6 +214,24 @@ def measure(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
         "one list of 512": shorts,
         "bytes a sample at 1000000": {name: extra_bytes(update, 10**6) for name, update in UPDATES.items()},
     }  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    """Where something was measured."""
+    return {
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {_processor()}",
+        "versions": {
+            "directloss": __version__, "python": platform.python_version(), "torch": torch.__version__,
+            "numpy": np.__version__, "numba": numba.__version__,
+        },
+    }  # fmt: skip
+
+
+def write(results: dict[str, Any], path: Path) -> None:
+    """Write results as JSON, whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    partial.replace(path)
 
 
 def _processor() -> str:
@@ -318,9 +332,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(tables(json.loads(RESULTS.read_text())))
         return 0
     results = measure(tuple(n for n in SIZES if n <= options.longest), options.rounds)
-    partial = options.out.with_suffix(".partial")
-    partial.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    partial.replace(options.out)  # whole or not at all
+    write(results, options.out)
     if options.out == RESULTS:
         draw(results, FIGURE)
     print(tables(results))

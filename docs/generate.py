@@ -21,9 +21,21 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
+from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
-from directloss import TASKS, CountTask, LinearLossTask, RankingTask, explain
+import torch
+
+from directloss import (
+    TASKS,
+    AveragePrecision,
+    CountTask,
+    Diagnosis,
+    LinearLossTask,
+    RankingTask,
+    diagnose,
+    explain,
+)
 from directloss.experiments.report.verdicts import Verdict
 from directloss.experiments.report.verdicts import _together as judge_verdicts
 
@@ -925,12 +937,305 @@ def speed_in_words() -> str:
     )
 
 
+# Studies of training: a warm-up, and rankings of more than a mini-batch.
+
+
+@cache
+def _study(name: str) -> dict[str, Any]:
+    """Settings and runs of a study under benchmarks/."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def _spread(values: Sequence[float], sign: str = "") -> str:
+    """Mean ± standard error."""
+    error = stdev(values) / len(values) ** 0.5
+    return f"{mean(values):{sign}.3f} ± {error:.3f}".replace("-", "−")
+
+
+WARM_KINDS = {"cold": "", "warm": ", warm-up", "warm, new optimizer": ", warm-up, new optimizer"}
+"""How pos-AP starts, from the words of results/ to those to show."""
+WARM_NOISES = (0.0, 0.2, 0.4)
+STARTS_OF_RANKING = ("below", "above")
+
+
+class Ended(NamedTuple):
+    """How a training of the study of the warm-up ended, on clean test data."""
+
+    ap: float
+    wrong_way: bool
+    """AUC is below one half."""
+    poor: bool
+    """AP is below half of that of cross-entropy from the same start."""
+
+
+@cache
+def _warm_runs() -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The runs by table, noise, learning rate, seed and kind; of those of which there is every kind."""
+    keys = "table", "noise", "rate", "seed", "kind"
+    runs = dict(sorted((tuple(run[key] for key in keys), run) for run in _study("warm_up")["runs"]))
+    whole = [all((*key[:-1], kind) in runs for kind in ("x-ent", *WARM_KINDS)) for key in runs]
+    return {key: run for (key, run), every in zip(runs.items(), whole, strict=True) if every}
+
+
+def _ends(kind: str, epsilon: float, noise: float, start: str, table: str | None = None) -> list[Ended]:
+    """All trainings of a kind with one ε from one kind of start."""
+    of = STARTS_OF_RANKING.index(start)
+    k = 0 if kind == "x-ent" else _study("warm_up")["settings"]["epsilons"].index(epsilon)
+    found = []
+    for key, run in _warm_runs().items():
+        if key[1] == noise and key[4] == kind and table in (None, key[0]):
+            plain = _warm_runs()[(*key[:-1], "x-ent")]["ap"][of][0]
+            found.append(Ended(run["ap"][of][k], run["auc"][of][k] < 0.5, run["ap"][of][k] < plain / 2))
+    return found
+
+
+def _warm_table(corner: str, cell: Callable[..., str], kinds: Iterable[str]) -> str:
+    """One row for every ε and kind, one column for every noise and start."""
+    columns = [(noise, start) for noise in WARM_NOISES for start in STARTS_OF_RANKING]
+    header = [f"{level}, {start} ½" for level in _levels(WARM_NOISES) for start in STARTS_OF_RANKING]
+    rows = [["x-ent", *(cell("x-ent", 0.0, *column) for column in columns)]] if "x-ent" in kinds else []
+    rows += [
+        [f"ε = {epsilon:g}{WARM_KINDS[kind]}", *(cell(kind, epsilon, *column) for column in columns)]
+        for epsilon in _study("warm_up")["settings"]["epsilons"]
+        for kind in kinds
+        if kind != "x-ent"
+    ]
+    return _table([corner, *header], rows)
+
+
+@block
+def warm_up_failures() -> str:
+    """Trainings that end with an AUC below one half, or with less than half of the AP of cross-entropy."""
+
+    def cell(*which: Any) -> str:
+        ends = _ends(*which)
+        return f"{sum(end.wrong_way for end in ends)} / {sum(end.poor for end in ends)}"
+
+    count = len(_ends("x-ent", 0.0, 0.0, "below"))
+    return _warm_table(f"of {count} trainings; flipped labels, AUC of the start", cell, ["x-ent", *WARM_KINDS])
+
+
+@block
+def warm_up_ap() -> str:
+    """Mean test AP."""
+
+    def cell(*which: Any) -> str:
+        return f"{mean(end.ap for end in _ends(*which)):.3f}"
+
+    return _warm_table("mean test AP; flipped labels, AUC of the start", cell, ["x-ent", *WARM_KINDS])
+
+
+@block
+def warm_up_differences() -> str:
+    """AP with a warm-up minus without, in pairs."""
+
+    def cell(kind: str, *which: Any) -> str:
+        pairs = zip(_ends(kind, *which), _ends("cold", *which), strict=True)
+        return _spread([warm.ap - cold.ap for warm, cold in pairs], "+")
+
+    return _warm_table("test AP minus that without warm-up", cell, [kind for kind in WARM_KINDS if kind != "cold"])
+
+
+@block
+def warm_up_tables() -> str:
+    """Trainings of each table that failed in either way, at all noises and starts."""
+    names = sorted({key[0] for key in _warm_runs()})
+
+    def ends(kind: str, epsilon: float, name: str) -> list[Ended]:
+        return [end for k in WARM_NOISES for start in STARTS_OF_RANKING for end in _ends(kind, epsilon, k, start, name)]
+
+    rows = [
+        [f"ε = {e:g}{shown}", *(str(sum(end.wrong_way or end.poor for end in ends(kind, e, name))) for name in names)]
+        for e in _study("warm_up")["settings"]["epsilons"]
+        for kind, shown in WARM_KINDS.items()
+    ]
+    header = [f"{name} (of {len(ends('cold', 1.0, name))})" for name in names]
+    return _table(["failed in either way", *header], rows)
+
+
+@block
+def warm_up_rates() -> str:
+    """How many trainings without a warm-up went the wrong way, by learning rate."""
+    epsilons = _study("warm_up")["settings"]["epsilons"]
+    found = {}
+    for (*_, noise, rate, _, kind), run in _warm_runs().items():
+        if kind == "cold" and noise == WARM_NOISES[-1]:
+            found.setdefault(rate, []).extend(auc < 0.5 for auc in run["auc"][0])
+    parts = [f"{sum(wrong)} of {len(wrong)} at learning rate {rate:g}" for rate, wrong in sorted(found.items())]
+    return f"{' and '.join(parts)} (all {len(epsilons)} ε together)"
+
+
+@block
+def warm_up_command() -> str:
+    """What was run."""
+    runs = _warm_runs()
+    rates = sorted({key[2] for key in runs})
+    seeds = [f"{len({key[3] for key in runs if key[2] == rate})} seeds at learning rate {rate:g}" for rate in rates]
+    trainings = sum(len(row) for run in runs.values() for row in run["ap"])
+    return (
+        f"`python -m benchmarks.warm_up`: {' and '.join(seeds)}, counted from 0, {trainings:,} trainings, in "
+        "[warm_up.json](../results/warm_up.json)."
+    )
+
+
+MEMORY_METHODS = {  # from results/ to the words to show
+    "x-ent": "x-ent",
+    "batch": "pos-AP, plain batches",
+    "two passes": "pos-AP, `accumulate`, 8 batches a step",
+    "memory": "pos-AP, `ScoreMemory`",
+}
+
+
+def _memory_runs(table: str, noise: float, method: str) -> list[dict[str, Any]]:
+    runs = _study("score_memory")["runs"]
+    return [run for run in runs if (run["table"], run["noise"], run["method"]) == (table, noise, method)]
+
+
+def _chosen(table: str, noise: float, method: str) -> list[dict[str, Any]]:
+    """Of every seed the run whose learning rate is best on validation."""
+    runs = _memory_runs(table, noise, method)
+    seeds = sorted({run["seed"] for run in runs})
+    return [max((run for run in runs if run["seed"] == seed), key=lambda run: run["validation"]) for seed in seeds]
+
+
+def _memory_table(corner: str, cell: Callable[..., str], methods: Iterable[str]) -> str:
+    columns = [(table, noise) for table in ("cover", "celeba") for noise in (0.0, 0.4)]
+    header = [f"{table}, {_levels([noise])[0]}" for table, noise in columns]
+    return _table([corner, *header], [[MEMORY_METHODS[m], *(cell(*column, m) for column in columns)] for m in methods])
+
+
+def _memory_ap(table: str, noise: float, method: str) -> str:
+    """Test AP ± standard error, of the learning rate chosen on validation."""
+    return _spread([run["test"] for run in _chosen(table, noise, method)])
+
+
+def _memory_gain(table: str, noise: float, method: str) -> str:
+    """Test AP minus that of plain batches of the same size ± standard error, in pairs."""
+    plain = "batch of 32" if method.endswith(" of 32") else "batch"
+    if method == plain:
+        return "–"
+    pairs = zip(_chosen(table, noise, method), _chosen(table, noise, plain), strict=True)
+    return _spread([this["test"] - other["test"] for this, other in pairs], "+")
+
+
+def _memory_seconds(table: str, noise: float, method: str) -> str:
+    return f"{median(run['seconds'] for run in _memory_runs(table, noise, method)):.1f}"
+
+
+@block
+def score_memory_ap() -> str:
+    """Test AP in batches of 512."""
+    seeds = len(_chosen("cover", 0.0, "memory"))
+    return _memory_table(f"test AP, mean of {seeds} seeds; flipped labels", _memory_ap, MEMORY_METHODS)
+
+
+@block
+def score_memory_gains() -> str:
+    """What is gained over plain batches of 512."""
+    methods = [method for method in MEMORY_METHODS if method != "batch"]
+    return _memory_table("test AP minus that of plain batches", _memory_gain, methods)
+
+
+@block
+def score_memory_seconds() -> str:
+    """CPU seconds of a training in batches of 512."""
+    return _memory_table("CPU seconds of a training, median", _memory_seconds, MEMORY_METHODS)
+
+
+@block
+def score_memory_small() -> str:
+    """Test AP, gain and CPU seconds in batches of 32."""
+    rows = [
+        [
+            table,
+            MEMORY_METHODS[method],
+            *(cell(table, 0.0, f"{method} of 32") for cell in (_memory_ap, _memory_gain, _memory_seconds)),
+        ]
+        for table in ("cover", "celeba")
+        for method in ("x-ent", "batch", "memory")
+    ]
+    seeds = len(_chosen("cover", 0.0, "memory of 32"))
+    return _table(["table", "", f"test AP, mean of {seeds} seeds", "minus plain batches", "CPU seconds"], rows)
+
+
+# Choosing ε.
+
+CHOSEN = {  # what a row is called: the report, and the heading of its table of chosen settings
+    "synthetic, clean labels, by training AP": ("report", "What was tried and chosen, by AP on the training set"),
+    "label noise, raw inputs, by noisy validation": ("report", "raw inputs, to the end, chosen on noisy validation"),
+    "label noise, standardised, by noisy validation": (
+        "report", "standardised inputs, to the end, chosen on noisy validation"
+    ),
+    "separable and damaged, by damaged validation": ("report", "What was tried and chosen, on validation data"),
+    "actions, SqueezeNet, by clean validation": ("actions", "squeezenet, linear head: the paper's protocol"),
+    "actions, AlexNet, by clean validation": ("actions", "alexnet, linear head: the paper's protocol"),
+    "detection, by clean held-out images": ("detection", "Settings chosen: squeezenet"),
+}  # fmt: skip
+
+
+@block
+def epsilon_chosen() -> str:
+    """The share of runs for which each ε of pos-AP was chosen."""
+    epsilons = ("0.001", "0.01", "0.1", "1", "10", "100", "1000")
+    rows = []
+    for name, (report, heading) in CHOSEN.items():
+        lines = iter((RESULTS / f"{report}.md").read_text().splitlines())
+        next(line for line in lines if line.startswith(("**What was tried", "**Settings chosen")) and heading in line)
+        row = next(line for line in lines if line.startswith("| pos-AP | ε |"))
+        runs = {epsilon: float(count) for epsilon, count in re.findall(r"([\d.]+): ([\d.]+)", row.split("|")[4])}
+        shares = (f"{runs[e] / sum(runs.values()):.0%}".replace("%", " %") if e in runs else "–" for e in epsilons)
+        rows.append([name, *shares])
+    return _table(["ε", *epsilons], rows)
+
+
+def _diagnosis(*epsilons: float) -> Diagnosis:
+    """Of scores as a network may give them after some training."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.rand(1000, generator=generator) < 0.1
+    scores = torch.randn(1000, generator=generator) + 1.5 * target
+    return diagnose(AveragePrecision(), scores, target, *([epsilons] if epsilons else []))
+
+
+@block
+def diagnosis() -> str:
+    """What `diagnose` prints."""
+    return f"```text\n{_diagnosis(0.01, 0.1, 1.0, 10.0, 100.0)}\n```"
+
+
+def draw() -> None:
+    """What `diagnose` plots, as docs/figures/diagnose.svg."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "directloss"})
+    _diagnosis().plot().savefig(ROOT / "docs" / "figures" / "diagnose.svg", metadata={"Date": None})
+
+
+@block
+def speed_loops() -> str:
+    """Flat lists, threads, a memory of scores, several processes."""
+    from benchmarks.loops import table
+
+    results = json.loads((RESULTS / "loops.json").read_text())
+    return "\n\n".join(table(results, name) for name in results["tables"])
+
+
+@block
+def speed_estimator() -> str:
+    """Time of the scikit-learn estimator."""
+    from benchmarks.estimator import in_words
+
+    return in_words(json.loads((RESULTS / "estimator.json").read_text()))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Rewrite the blocks of all documents, or check them."""
     parser = argparse.ArgumentParser(description="Write the numbers and verdicts of README.md and docs/ from results/.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if something is not as made")
     check = parser.parse_args(arguments).check
     wrong = 0
+    if not check:
+        draw()
     for path in documents():
         text = path.read_text()
         new = text if check else rewritten(text)

@@ -15,6 +15,7 @@ from docs import generate
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))  # test_recipes.py runs their code
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MODULES = [module.name for module in pkgutil.walk_packages(directloss.__path__, "directloss.")]
 
@@ -54,7 +55,7 @@ def test_readme_lists_the_tasks_and_updates_that_there_are():
         assert f"`{member.__name__}" in text
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*DOCUMENTS, *RECIPES], ids=lambda path: path.name)
 def test_numbers_are_those_of_the_results(path):
     assert generate.problems(path.read_text()) == []
 
@@ -82,7 +83,9 @@ def test_a_shifted_number_a_swapped_row_and_a_number_by_hand_are_found():
         assert generate.problems(text.replace(old, new, 1)) != [], old
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", [*DOCUMENTS, *RECIPES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name
+)
 def test_links_to_files_lead_somewhere(path):
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text()):
         assert (path.parent / link).exists(), link

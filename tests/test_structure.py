@@ -25,12 +25,14 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "diagnosis": 5,
     "loss": 6,
     "retrieval": 7,
+    "memory": 8,
     "training": 7,
+    "sklearn": 8,
     "experiments": 8,
     "__main__": 9,
     "__init__": 9,
 }
-LIBRARY = LAYERS.keys() - {"experiments", "__main__", "interrupts"}  # the others are of the command
+LIBRARY = LAYERS.keys() - {"experiments", "__main__", "interrupts", "sklearn"}  # these are of the command or an extra
 ROOMS = {  # of the experiments: the same rule
     "harness": 0,
     "networks": 1,
@@ -53,20 +55,9 @@ ROOMS = {  # of the experiments: the same rule
     "cli": 7,
 }
 EXTRAS = {
-    "sklearn",
-    "matplotlib",
-    "rich",
-    "typer",
-    "joblib",
-    "ray",
-    "PIL",
-    "defusedxml",
-    "cv2",
-    "lightgbm",
-    "xgboost",
-    "scipy",
-    "pyarrow",
-}
+    "sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "cv2", "lightgbm",
+    "accelerate", "pytorch_lightning", "skorch", "transformers", "xgboost", "scipy", "pyarrow",
+}  # fmt: skip
 
 
 def modules():
@@ -142,6 +133,12 @@ def test_kernels_never_import_torch_and_core_never_imports_an_extra():
             assert outside - {"torch", "numpy", "numba"} <= STANDARD, (parts, outside)
 
 
+def test_scikit_learn_is_imported_only_by_who_asks_for_it():
+    asking = [parts for parts, tree in modules() for kind, name in imports(parts, tree) if name == ("sklearn",)]
+    assert asking
+    assert set(asking) == {("sklearn",), ("experiments", "tables", "sets")}
+
+
 STANDARD = {
     "abc", "collections", "dataclasses", "enum", "functools", "importlib", "inspect", "itertools", "math",
     "numbers", "threading", "types", "typing", "warnings", "weakref",
@@ -170,7 +167,8 @@ def test_public_names():
         "TASKS", "TRUTH", "UPDATES",
         "ByNegatives", "ByRank", "CountTask", "LinearLossTask", "RankingTask", "explain",
         "CentralDirect", "Hinge", "NegativeDirect", "Perceptron", "PositiveDirect", "Row", "Update",
-        "Diagnosis", "Output", "Problem", "RetrievalLoss", "StructuredLoss", "Task", "TaskError",
+        "Diagnosis", "Output", "Problem", "RetrievalLoss", "ScoreMemory", "StructuredLoss", "Task",
+        "TaskError",
         "average_precision_loss", "f_measure_loss", "iou_loss", "ndcg_loss", "partial_auc_loss", "precision_at_k_loss",
         "reciprocal_rank_loss", "roc_auc_loss", "tversky_loss",
         "check_task", "diagnose", "direct_loss", "edge_potentials", "metric", "structured_loss", "typical_epsilon",

@@ -36,6 +36,9 @@ from .loss import (
     structured_loss,
     tversky_loss,
 )
+from .memory import (
+    ScoreMemory,
+)
 from .retrieval import (
     RetrievalLoss,
 )
@@ -142,6 +145,7 @@ __all__ = [
     "ReciprocalRankLoss",
     "RetrievalLoss",
     "Row",
+    "ScoreMemory",
     "StructuredLoss",
     "Task",
     "TaskError",

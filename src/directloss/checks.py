@@ -14,21 +14,26 @@ from torch import Tensor
 
 __all__ = [
     "check_alike",
+    "check_batch",
     "check_binary",
     "check_classes",
     "check_count",
     "check_embeddings",
     "check_finite",
     "check_indexes",
+    "check_labels",
+    "check_layers",
     "check_length",
     "check_list_task",
     "check_list_weight",
     "check_lists_of_one",
+    "check_no_group",
     "check_not_negative",
     "check_parts",
     "check_positive",
     "check_problems",
     "check_process_group",
+    "check_rate",
     "check_reduction",
     "check_scored",
     "check_scores",
@@ -45,6 +50,7 @@ __all__ = [
 REDUCTIONS = ("mean", "sum", "none")
 LARGEST_SCORE = 1e300
 STRENGTHS = 1e-100, 1e100
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def needs_dispatch(tensor: Tensor) -> bool:
@@ -395,3 +401,49 @@ def check_steps(steps: int) -> int:
     if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 0:
         raise ValueError(f"steps must be a whole number, 0 or more; got {steps!r}. A tenth of all steps will do.")
     return int(steps)
+
+
+def check_layers(name: str, widths: object) -> None:
+    """The widths of layers are whole numbers, 1 or more, in a tuple or a list."""
+    if not isinstance(widths, tuple | list):
+        raise TypeError(f"{name} must be a tuple of widths of layers; got {widths!r}. For one layer pass (64,).")
+    for width in widths:
+        check_count(f"a width in {name}", width)
+
+
+def check_rate(name: str, value: Any, zero: bool = False) -> None:
+    """A step size or a weight decay is a finite number above 0, or one that may be 0."""
+    number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
+    if not number or (value == 0 and not zero):
+        raise ValueError(f"{name} must be a finite number, {'0 or more' if zero else 'more than 0'}; got {value!r}.")
+
+
+def check_labels(target: Tensor) -> None:
+    """The labels of a training set: one a sample."""
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor; got {type(target).__name__}. Wrap it in torch.as_tensor.")
+    if target.dim() != 1 or target.is_complex():
+        raise ValueError(
+            f"target must have shape (samples,), one label for every training sample; got {tuple(target.shape)} of "
+            f"{target.dtype}. Of several classes, make one memory each."
+        )
+
+
+def check_batch(scores: Tensor, items: Tensor) -> None:
+    """Scores (batch,) with the index of the sample of each."""
+    check_scores(scores, 1)
+    if not isinstance(items, Tensor) or items.dtype not in INTEGERS:
+        kind = items.dtype if isinstance(items, Tensor) else type(items).__name__
+        raise TypeError(f"items must be a tensor of integers, the index of every sample; got {kind}.")
+    if scores.dim() != 1 or items.shape != scores.shape:
+        raise ValueError(
+            f"scores has shape {tuple(scores.shape)} and items has shape {tuple(items.shape)}; both must have shape "
+            "(batch,). Of scores (batch, 1) pass scores.squeeze(-1)."
+        )
+
+
+def check_no_group(loss: Any) -> None:
+    """A memory gathers the batch of all processes itself."""
+    modules = loss.modules() if isinstance(loss, torch.nn.Module) else ()
+    if any(getattr(module, "process_group", None) is not None for module in modules):
+        raise ValueError("the loss has a process_group. Pass it to ScoreMemory, and leave it out of the loss.")

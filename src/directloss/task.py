@@ -157,7 +157,7 @@ class Task(ABC):
         counted = torch.zeros_like(value, dtype=torch.bool)
         for lists, items in groups.by_length(scores.device):
             valid = torch.ones_like(items, dtype=torch.bool) if mask is None else mask[items]
-            each = Row(*(number[lists] if isinstance(number, Tensor) and number.dim() else number for number in row))
+            each = Row._make(number[lists] if isinstance(number, Tensor) and number.dim() else number for number in row)
             gradient[items], value[lists], counted[lists] = self.contrast(scores[items], target[items], each, valid)
         return Contrast(gradient, value, counted)
 

@@ -15,8 +15,9 @@ class WarmUp(nn.Module):
     """A loss that begins with another one: `first` for so many steps, then `loss`.
 
     The positive update strengthens what is ranked right already. A network that starts with more pairs wrong than right
-    can be driven the wrong way by it. A tenth of all steps with cross-entropy, which is `first` if you pass none, is
-    enough to avoid that.
+    can be driven the wrong way by it. A tenth of all steps with cross-entropy, which is `first` if you pass none,
+    avoids most of that. With a large ε, let Adam forget the larger gradients of cross-entropy after these steps:
+    `optimizer.state.clear()`. docs/warm-up.md has the measurements.
 
     A step is a call with a graph. Calls without one, as in validation, get `loss` and do not count. The number of steps
     so far is in the `state_dict`.

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from directloss import AveragePrecision, CentralDirect, PositiveDirect, RetrievalLoss, StructuredLoss
+from directloss import AveragePrecision, CentralDirect, PositiveDirect, RetrievalLoss, ScoreMemory, StructuredLoss
 
 
 def data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -60,6 +60,23 @@ CASES = ["plain", "plain sum", "central", "indexes", "indexes sum", "classes", "
 KINDS = ["even", "uneven", "empty", "one-sided"]
 
 
+def memory_run(network: torch.nn.Module, group: Any, process: int, processes: int) -> Any:
+    """Values and gradients of three steps with a memory, and what is remembered."""
+    x, target, _ = data()
+    memory = ScoreMemory(target, process_group=group).double()
+    loss = StructuredLoss(AveragePrecision(), PositiveDirect(0.5))
+    values, gradients = [], []
+    for first in (0, 10, 25):  # the second batch repeats samples of the first, and every batch has one twice
+        batch = torch.cat([torch.arange(first, first + 15), torch.tensor([first])])
+        part = batch[shard(len(batch), process, processes, "uneven")] if processes > 1 else batch
+        network.zero_grad()
+        value = memory(loss, network(x[part])[:, 0] + 0.01 * first, part)
+        value.backward()
+        values.append(value.detach())
+        gradients.append([parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None])
+    return values, gradients, memory.scores
+
+
 def main(folder: str) -> None:
     dist.init_process_group("gloo")
     process, processes = dist.get_rank(), dist.get_world_size()
@@ -72,6 +89,7 @@ def main(folder: str) -> None:
             value = loss_of(case, dist.group.WORLD)(network(x[part]), target[part], ids[part])
             value.backward()
             found[case, kind] = value.detach(), [parameter.grad for parameter in network.parameters()]
+    found["memory"] = memory_run(DistributedDataParallel(model()), dist.group.WORLD, process, processes)
     torch.save(found, f"{folder}/{process}.pt")
     dist.destroy_process_group()
 

@@ -1,19 +1,15 @@
 """Several processes that rank together get the value and the gradient of one process with all the items."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from distributed_worker import CASES, KINDS, data, loss_of, model, shard
+from distributed_worker import CASES, KINDS, data, loss_of, memory_run, model, shard
+from processes import torchrun
 
 from directloss import AveragePrecision, LinearChain, PositiveDirect, StructuredLoss
 
 WORKER = Path(__file__).parent / "distributed_worker.py"
-SOURCE = Path(__file__).parents[2] / "src"
 
 
 def alone(case, items):
@@ -24,28 +20,10 @@ def alone(case, items):
     return value.detach(), [parameter.grad for parameter in network.parameters()]
 
 
-def torchrun(processes, folder, attempts=2):
-    """Start the processes; once more where they did not find each other, which busy machines let happen."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    with open(folder / "log", "w+") as log:
-        started = subprocess.Popen([*command, str(WORKER), str(folder)], stdout=log, stderr=log, start_new_session=True)
-        try:
-            code = started.wait(timeout=120)
-        except subprocess.TimeoutExpired:
-            os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
-            assert attempts > 1, (folder / "log").read_text()[-3000:]
-            return torchrun(processes, folder, attempts - 1)
-        assert code == 0, (folder / "log").read_text()[-3000:]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 3, 4])
 def test_processes_rank_together_and_share_the_gradient(processes, tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(SOURCE))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    torchrun(processes, tmp_path)
+    torchrun(monkeypatch, processes, WORKER, tmp_path)
     results = [torch.load(tmp_path / f"{process}.pt") for process in range(processes)]
     x, _, _ = data()
     for case in CASES:
@@ -57,6 +35,9 @@ def test_processes_rank_together_and_share_the_gradient(processes, tmp_path, mon
                 value, got = found[case, kind]
                 torch.testing.assert_close(value, want, rtol=0, atol=1e-6)
                 torch.testing.assert_close(got, grads, rtol=0, atol=1e-6)
+    remembered = memory_run(model(), None, 0, 1)
+    for found in results:
+        torch.testing.assert_close(found["memory"], remembered, rtol=0, atol=1e-12)
 
 
 def test_a_group_needs_torch_distributed_to_be_started_and_lists():

@@ -265,7 +265,7 @@ def test_keys_hold_the_scores_to_the_last_bit():
     scores = np.array([[0.0, -0.0, 1.0, -1.0, tiny, -tiny, large, -large, 1.5, -1.5, 3e-39, -3e-39]], np.float32)
     positive = np.arange(12)[None] % 3 == 0
     keys = np.empty((1, 12), np.int64)
-    assert lists.pack(scores[0], positive[0], None, None, keys[0])
+    assert lists.pack(scores[0], positive[0], None, keys[0])
     keys.sort()
     unpacked = np.empty(12)
     lists._unpack(keys[0], unpacked)

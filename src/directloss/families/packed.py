@@ -1,7 +1,8 @@
 """Lists on their way through a ranking kernel: packed into keys, sorted and solved, in parts and by several threads."""
 
+import threading
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from math import ceil
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 
 from ..groups import runs
 
-__all__ = ["Lists", "Solve", "solve_parts", "starts_of"]
+__all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve_parts", "take_memory"]
 
 CHUNK = 1 << 15  # items that are packed, sorted and solved while the cache holds them
+SHORT = 1 << 14  # items up to which memory is kept
 THREADED = 1 << 19  # items from which on threads help; below, those of OpenMP still spin on the other cores
 
 
@@ -24,14 +26,13 @@ class Lists(NamedTuple):
     """Lists one behind the other, and what is found."""
 
     scores: NDArray[np.float32]
-    """By index, as are the next three."""
-    exact: NDArray[np.float64] | None
-    """The scores, or None where float32 holds them."""
     positive: NDArray[np.bool_]
     valid: NDArray[np.bool_] | None
     """Or None where all items are."""
     places: NDArray[np.int64] | None
-    """Where each item goes, so that they stand list by list, or None where they stand so."""
+    """The index of each item, so that they stand list by list, or None where they stand so."""
+    exact: NDArray[np.float64] | None
+    """The scores by index, or None where float32 holds them."""
     starts: NDArray[np.int64]
     """(lists + 1,) where each list starts."""
     numbers: NDArray[np.float64]
@@ -53,9 +54,9 @@ class Lists(NamedTuple):
             return found
         return found._replace(
             scores=self.scores[begin:end],
-            exact=None if self.exact is None else self.exact[begin:end],
             positive=self.positive[begin:end],
             valid=None if self.valid is None else self.valid[begin:end],
+            exact=None if self.exact is None else self.exact[begin:end],
             gradient=self.gradient[begin:end],
         )
 
@@ -64,13 +65,46 @@ Solve = Callable[[NDArray[np.int64], Lists, NDArray[np.float64], NDArray[np.int3
 """A kernel: called with sorted keys, their lists, and scratch memory (3, longest) and (4, longest + 1)."""
 
 
+class Memory(NamedTuple):
+    """What one list is solved in."""
+
+    keys: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    numbers: NDArray[np.float64]
+    counted: NDArray[np.bool_]
+    floats: NDArray[np.float64]
+    integers: NDArray[np.int32]
+
+
+class _Kept(threading.local):
+    memory: Memory | None = None
+
+
+_kept = _Kept()
+
+
+def take_memory(items: int) -> Memory:
+    """Memory for one list: what this thread kept, if it fits; allocating it takes 3 µs."""
+    memory, _kept.memory = _kept.memory, None  # a metric that calls another loss gets its own
+    if memory is not None and memory.keys.size == items:
+        return memory
+    return Memory(
+        np.empty(items, np.int64), np.array([0, items]), np.empty((1, 6)), np.zeros(1, np.bool_), *scratch(items)
+    )
+
+
+def keep_memory(memory: Memory) -> None:
+    """Keep memory for the next list of this thread."""
+    _kept.memory = memory
+
+
 def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     """Solve all lists; call `refuse` where a score is not finite in float32."""
     count, total = lists.counted.size, int(lists.starts[-1])
     if count == 1:
         keys = _pack(lists, refuse, np.empty(total, np.int64))
         keys.sort()
-        solve(keys, lists, *_scratch(total))
+        solve(keys, lists, *scratch(total))
         return
     if not total:
         return
@@ -84,7 +118,7 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     packed = None if lists.places is None else _pack(lists, refuse, np.empty(total, np.int64))
 
     def worker() -> Callable[[tuple[int, int]], None]:
-        scratch = _scratch(longest)
+        mine = scratch(longest)
         buffer = np.empty(sizes.max() if packed is None else 0, np.int64)
 
         def work(edges: tuple[int, int]) -> None:
@@ -96,7 +130,7 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
                 keys = packed[slice(*lists.starts[list(edges)])]
                 for first, last in runs(part.starts):
                     keys[part.starts[first] : part.starts[last]].reshape(last - first, -1).sort()
-            solve(keys, part, *scratch)
+            solve(keys, part, *mine)
 
         return work
 
@@ -105,23 +139,18 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
 
 
 def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    if not _kernels().pack(lists.scores, lists.positive, lists.valid, lists.places, keys):
+    if not _kernels().pack(lists.scores, lists.positive, lists.valid, keys):
         refuse()
-    return keys
+    if lists.places is None:
+        return keys
+    moved = np.empty_like(keys)
+    _kernels().move(keys, lists.places, moved)
+    return moved
 
 
-def _scratch(longest: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+def scratch(longest: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """What a kernel needs for lists up to a length."""
     return np.empty((3, longest)), np.empty((4, longest + 1), np.int32)  # NumPy's memory comes in huge pages
-
-
-def starts_of(lists: int, items: int) -> NDArray[np.int64]:
-    """Where lists of one length start."""
-    return _one(items) if lists == 1 else np.arange(lists + 1) * items
-
-
-@lru_cache(maxsize=64)
-def _one(items: int) -> NDArray[np.int64]:
-    return np.array([0, items])
 
 
 @cache

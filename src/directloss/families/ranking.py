@@ -37,12 +37,13 @@ from ..checks import (
 from ..groups import Groups
 from ..task import Contrast, Output, Task
 from ..update import TRUTH, Row, Truth, Weight
-from .packed import Lists, solve_parts, starts_of
+from .packed import SHORT, Lists, keep_memory, solve_parts, take_memory
 from .plans import ByNegatives, ByRank, describe, plan
 
 __all__ = ["ByNegatives", "ByRank", "RankingTask"]
 
 LONG = 1 << 15  # items from which on a list may take seconds
+_COUNTED = torch.tensor(True)
 
 
 class RankingTask(Task):
@@ -81,6 +82,17 @@ class RankingTask(Task):
         """Both outputs from one sort."""
         if scores.dim() > 1:
             check_lists_of_one(scores.shape, mask)
+        elif (
+            mask is None
+            and scores.dtype is torch.float32
+            and target.dtype is torch.bool
+            and scores.is_cpu
+            and target.is_cpu
+            and scores.shape == target.shape
+            and len(scores) <= SHORT
+            and _is_constant(row)
+        ):
+            return self._contrast_one(scores.contiguous().numpy(), target.contiguous().numpy(), row)
         return self._contrast(scores, target, row, mask, None)
 
     def contrast_flat(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None, groups: Groups) -> Contrast:
@@ -89,7 +101,7 @@ class RankingTask(Task):
 
     def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
         features, counted, numbers = self._solve_all(scores, target, mask, weight, None, 1.0, None)
-        return Output._make(_tensors(scores, features, numbers[:, 4], counted)[:2])
+        return Output._make(_tensors(scores, features, numbers[:, 4].copy(), counted)[:2])
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:
         """Every order of the items, each with its pairs counted and its gains summed one by one."""
@@ -127,6 +139,37 @@ class RankingTask(Task):
         value = _row(row, columns).value(*columns[3:])
         return Contrast._make(_tensors(scores, gradient, value, counted))
 
+    def contrast_sorted(
+        self, keys: NDArray[np.int64], row: Row, gradient: NDArray[np.float32], scratch: tuple[Any, Any]
+    ) -> float:
+        """Write the gradient of one list by its sorted keys, whose indexes are their places; return the value."""
+        constants, kinds, down = _constants(*row)
+        numbers, starts, counted = constants.copy(), np.array([0, keys.size]), np.zeros(1, np.bool_)
+        self._solve_lists(
+            kinds, down, keys, Lists(gradient, counted, None, None, None, starts, numbers, gradient, counted), *scratch
+        )
+        if not counted[0]:
+            gradient[: keys.size] = 0.0
+        return row.value(*numbers[0, 3:].tolist())
+
+    def _contrast_one(self, scores: NDArray[np.float32], positive: NDArray[np.bool_], row: Row) -> Contrast:
+        """`_contrast` for the list that most training loops have, with less Python: 12 µs of a list of 512."""
+        constants, kinds, down = _constants(*row)
+        memory = take_memory(scores.size)
+        keys, starts, numbers, counts, floats, integers = memory
+        gradient = np.zeros(scores.size, np.float32)
+        numbers[:], counts[0] = constants, False
+        if not _kernels().pack(scores, positive, None, keys):
+            check_finite(torch.from_numpy(scores), None)
+        keys.sort()
+        lists = Lists(scores, positive, None, None, None, starts, numbers, gradient, counts)
+        self._solve_lists(kinds, down, keys, lists, floats, integers)
+        keep_memory(memory)
+        _, _, _, score, away_loss, toward_loss = numbers[0].tolist()
+        value = np.asarray(row.value(score, away_loss, toward_loss), np.float32)
+        counted = _COUNTED if counts[0] else ~_COUNTED
+        return Contrast(torch.from_numpy(gradient), torch.from_numpy(value), counted)
+
     def _solve_all(
         self,
         scores: Tensor,
@@ -148,7 +191,7 @@ class RankingTask(Task):
         items, batch = shape[-1], shape[:-1] if groups is None else groups.lists.shape
         lists = prod(batch)
         check_length(items, _kernels().LONGEST_LIST)
-        if isinstance(scale, Tensor) or isinstance(away, Tensor) or isinstance(toward, Tensor):
+        if not _is_constant((away, toward, scale)):
             numbers, kinds, down = _numbers(away, toward, scale, torch.Size(batch))
         else:
             numbers, kinds, down = _constants(away, toward, scale)
@@ -157,21 +200,26 @@ class RankingTask(Task):
             scores, target, mask = scores.cpu(), target.cpu(), None if mask is None else mask.cpu()
         host, dtype = scores.contiguous(), scores.dtype
         exact = host.numpy().reshape(-1) if dtype is torch.float64 else None
+        if groups is not None and exact is not None:
+            exact = np.empty_like(exact)
+            exact[groups.places] = host.numpy().reshape(-1)
         whole = Lists(
             (host if dtype is torch.float32 else host.to(torch.float32)).numpy().reshape(-1),
-            exact,
             (target if target.dtype is torch.bool else target != 0).contiguous().numpy().reshape(-1),
             None if mask is None else mask.contiguous().numpy().reshape(-1),
             None if groups is None else groups.places,
-            starts_of(lists, items) if groups is None else groups.starts,
+            exact,
+            np.arange(lists + 1) * items if groups is None else groups.starts,
             numbers if groups is None else numbers[groups.lists],
             np.zeros(shape.numel(), np.float32 if exact is None else np.float64),
             np.zeros(lists, np.bool_),
         )
         solve_parts(whole, partial(self._solve_lists, kinds, down), partial(check_finite, scores, mask))
+        gradient = whole.gradient
         if groups is not None:
             numbers[groups.lists], whole.counted[groups.lists] = whole.numbers, whole.counted.copy()
-        return whole.gradient.reshape(shape), whole.counted.reshape(batch), numbers
+            gradient = gradient[groups.places]
+        return gradient.reshape(shape), whole.counted.reshape(batch), numbers
 
     def _solve_lists(
         self,
@@ -228,10 +276,14 @@ def _constants(away: Weight, toward: Weight | None, scale: float) -> tuple[NDArr
 
 def _row(row: Row, numbers: Any) -> Row:
     """The row with numbers in the place of tensors."""
+    if _is_constant(row):
+        return row
+    return Row(TRUTH if row.away is TRUTH else numbers[0], TRUTH if row.toward is TRUTH else numbers[1], numbers[2])
+
+
+def _is_constant(row: tuple[Any, Any, Any]) -> bool:
     away, toward, scale = row
-    if isinstance(scale, Tensor) or isinstance(away, Tensor) or isinstance(toward, Tensor):
-        return Row(TRUTH if away is TRUTH else numbers[0], TRUTH if toward is TRUTH else numbers[1], numbers[2])
-    return row
+    return not (isinstance(scale, Tensor) or isinstance(away, Tensor) or isinstance(toward, Tensor))
 
 
 def _tensors(scores: Tensor, gradient: NDArray[Any], value: Any, counted: NDArray[np.bool_]) -> list[Tensor]:

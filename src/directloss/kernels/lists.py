@@ -20,6 +20,7 @@ __all__ = [
     "count_all",
     "count_classes",
     "count_output",
+    "move",
     "open_list",
     "pack",
 ]
@@ -38,7 +39,6 @@ def pack(
     scores: NDArray[np.float32],  # [n] of some lists, one behind the other
     positive: NDArray[np.bool_],  # [n]
     valid: NDArray[np.bool_] | None,  # [n], or None where all are
-    places: NDArray[np.int64] | None,  # [n] where the key of each item goes, or None to leave them in order
     keys: NDArray[np.int64],  # [n] written
 ) -> bool:
     """Write keys whose ascending order is that of descending scores, of equal ones positives first, then masked items.
@@ -58,10 +58,18 @@ def pack(
         key = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
         if valid is not None:
             key = key if valid[n] else _MASKED
-        keys[n if places is None else places[n]] = key
+        keys[n] = key
     for n in range(keys.size):  # a loop of its own, so that both run on vector instructions
         finite &= np.isfinite(scores[n]) or (valid is not None and not valid[n])
     return finite
+
+
+@compiled
+def move(packed: NDArray[np.int64], places: NDArray[np.int64], keys: NDArray[np.int64]) -> None:  # [n], [n], [n]
+    """Write keys to their places, which become their indexes. A loop of its own: `pack` runs on vector instructions."""
+    for n in range(packed.size):
+        place = places[n]
+        keys[place] = packed[n] if packed[n] == _MASKED else (packed[n] & ~_INDEX) | place
 
 
 @compiled

@@ -51,7 +51,7 @@ class AveragePrecision(RankingTask):
         solve = _kernel()
         if down and floats.shape[1] >= LONG:
             solve = partial(import_module("directloss.kernels").interruptible, solve)
-        _, exact, _, _, _, starts, numbers, gradient, counted = lists
+        _, _, _, _, exact, starts, numbers, gradient, counted = lists
         solve(keys, starts, exact, *kinds, numbers, down, gradient, counted, floats, integers)
 
 

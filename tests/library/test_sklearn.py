@@ -1,0 +1,300 @@
+"""The estimator: scikit-learn's own checks, and what it promises beside them."""
+
+import pickle
+import sys
+from importlib.util import find_spec, module_from_spec
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import average_precision_score, log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from directloss import (
+    AveragePrecision,
+    FMeasure,
+    LinearChain,
+    MulticlassZeroOne,
+    PositiveDirect,
+    metric,
+)
+from directloss.sklearn import DirectLossClassifier, _batches, _sigmoid, _threshold
+
+SMALL = {"hidden": (8,), "epochs": 20, "batch_size": 64, "learning_rate": 0.03}
+X, Y = load_breast_cancer(return_X_y=True)
+
+
+def table(rows=400, share=0.2, seed=0):
+    """A table whose positives have larger sums of the first two features, and one column that is constant."""
+    generator = np.random.default_rng(seed)
+    features = generator.normal(size=(rows, 5)) * [1, 1, 100, 1e-3, 0] + [0, 0, 1e4, 0, 7]
+    signal = features[:, 0] + features[:, 1]
+    return features, signal > np.quantile(signal, 1 - share)
+
+
+CHECKS = parametrize_with_checks(
+    [
+        DirectLossClassifier(**SMALL),
+        DirectLossClassifier(
+            hidden=(), epochs=20, batch_size=64, learning_rate=0.1, early_stopping=True, calibrate=True
+        ),
+    ]
+)
+
+
+@pytest.mark.parametrize(CHECKS.args[0], list(CHECKS.args[1]), **CHECKS.kwargs)  # a list: pytest wants no generator
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_a_separable_table_is_learned():
+    features, positive = table()
+    for hidden in ((), (16,)):
+        classifier = DirectLossClassifier(hidden=hidden, epochs=60, learning_rate=0.03, batch_size=100, random_state=0)
+        classifier.fit(features, positive)
+        scores = classifier.decision_function(features)
+        assert average_precision_score(positive, scores) > 0.99
+        assert classifier.predict(features).sum() == positive.sum()
+
+
+def test_rows_that_were_not_seen_are_ranked():
+    assert cross_val_score(DirectLossClassifier(**SMALL), X, Y == 0, scoring="average_precision", cv=3).mean() > 0.95
+
+
+def test_the_same_seed_gives_the_same_and_leaves_random_numbers_of_torch_alone():
+    features, positive = table()
+    before = torch.get_rng_state()
+    first, second, other = (
+        DirectLossClassifier(**SMALL, early_stopping=True, random_state=seed).fit(features, positive)
+        for seed in (3, 3, 4)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (first.decision_function(features) == second.decision_function(features)).all()
+    assert first.history_ == second.history_
+    assert (first.decision_function(features) != other.decision_function(features)).any()
+
+
+def test_a_copy_predicts_the_same_and_trains_on_the_same(tmp_path):
+    features, positive = table()
+    classifier = DirectLossClassifier(**SMALL, random_state=0).fit(features, positive)
+    joblib.dump(classifier, tmp_path / "classifier")
+    copies = [pickle.loads(pickle.dumps(classifier)), joblib.load(tmp_path / "classifier")]
+    expected = classifier.decision_function(features)
+    after = classifier.partial_fit(features, positive).decision_function(features)
+    for copy in copies:
+        assert (copy.decision_function(features) == expected).all()
+        assert (copy.partial_fit(features, positive).decision_function(features) == after).all()
+
+
+def test_grid_search_takes_tasks_and_updates():
+    grid = {"task": [None, AveragePrecision(), FMeasure()], "update": [PositiveDirect(0.1), None]}
+    search = GridSearchCV(DirectLossClassifier(**SMALL, random_state=0), grid, scoring="average_precision", cv=2)
+    search.fit(X, Y == 0)
+    scores = search.cv_results_["mean_test_score"]
+    assert scores.min() > 0.85
+    assert scores[0] == scores[2]  # None is average precision
+
+
+def test_pipelines_and_more_than_two_classes():
+    features, positive = table()
+    classes = positive.astype(int) + (features[:, 0] > 0)
+    classifier = make_pipeline(PolynomialFeatures(2), DirectLossClassifier(**SMALL, random_state=0))
+    assert classifier.fit(features, positive).score(features, positive) > 0.9
+    assert OneVsRestClassifier(DirectLossClassifier(**SMALL, random_state=0)).fit(features, classes).n_classes_ == 3
+
+
+@pytest.mark.parametrize("batch_size", [8, 50, 1000])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_three_positives_are_enough(batch_size, early_stopping):
+    features, positive = table(rows=300, share=0.01)
+    assert positive.sum() == 3
+    classifier = DirectLossClassifier(
+        hidden=(), epochs=20, learning_rate=0.1, batch_size=batch_size, early_stopping=early_stopping, random_state=0
+    ).fit(features, positive)
+    assert average_precision_score(positive, classifier.decision_function(features)) > 0.5
+
+
+@pytest.mark.parametrize(("positives", "negatives", "steps"), [(3, 97, 10), (40, 60, 7), (97, 3, 10), (1, 1, 1)])
+def test_batches_hold_all_rows_and_their_share_of_both_classes(positives, negatives, steps):
+    rows = torch.arange(positives + negatives)
+    epochs = _batches([rows[:positives], rows[positives:]], steps, torch.Generator().manual_seed(0))
+    first, second = next(epochs), next(epochs)
+    for batches in (first, second):
+        assert len(batches) == steps
+        assert torch.cat(batches).unique().equal(rows)
+        for of, count in ((torch.less, positives), (torch.greater_equal, negatives)):
+            each = [int(of(batch, positives).sum()) for batch in batches]
+            assert min(each) >= max(1, count // steps)
+            assert max(each) <= -(-max(count, steps) // steps)
+            assert sum(each) == max(count, steps)
+    assert positives == 1 or not torch.cat(first).equal(torch.cat(second))
+
+
+def test_the_threshold_predicts_as_many_as_there_are():
+    scores = np.array([0.3, 2.0, -1.0, 1.0, 0.5])
+    assert _threshold(scores, np.array([True, True, False, False, False])) == 0.75
+    assert _threshold(scores, np.array([True, True, True, True, False])) == pytest.approx(-0.35)
+
+
+def test_probabilities_are_calibrated_on_rows_held_out():
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=20000) * 3 + 5
+    positive = generator.random(20000) < 1 / (1 + np.exp(-2 * (scores - 7)))
+    threshold, slope = _sigmoid(scores, positive)
+    assert (threshold, slope) == (pytest.approx(7, abs=0.1), pytest.approx(2, abs=0.1))
+    features, _ = table(4000)
+    labels = generator.random(4000) < 1 / (1 + np.exp(2 - 2 * features[:, 0]))
+    classifier = DirectLossClassifier(**SMALL, calibrate=True, validation_fraction=0.3, random_state=0)
+    probabilities = classifier.fit(features[:3000], labels[:3000]).predict_proba(features[3000:])
+    best = log_loss(labels[3000:], 1 / (1 + np.exp(2 - 2 * features[3000:, 0])))
+    assert log_loss(labels[3000:], probabilities) < best + 0.05
+    assert (probabilities[:, 1] > 0.5).tolist() == classifier.predict(features[3000:]).tolist()
+
+
+def test_scores_that_say_nothing_give_the_share_of_positives():
+    positive = np.arange(1000) < 100
+    for scores in (np.zeros(1000), -positive.astype(float)):
+        threshold, slope = _sigmoid(scores, positive)
+        assert slope > 0
+        np.testing.assert_allclose(1 / (1 + np.exp(-slope * (scores - threshold))), 0.1, atol=0.01)
+
+
+def test_without_calibration_there_are_no_probabilities():
+    classifier = DirectLossClassifier(**SMALL, early_stopping=True).fit(X, Y)
+    assert not hasattr(classifier, "predict_proba")
+    with pytest.raises(AttributeError) as caught:
+        classifier.predict_proba(X)
+    assert "Pass calibrate=True" in str(caught.value.__cause__)
+    classifier = DirectLossClassifier(**SMALL, calibrate=True).fit(X, Y)
+    assert hasattr(classifier, "predict_proba")
+    with pytest.raises(AttributeError) as caught:
+        classifier.partial_fit(X, Y).predict_proba(X)
+    assert "After partial_fit" in str(caught.value.__cause__)
+
+
+def test_early_stopping_returns_to_the_best_epoch(capsys):
+    features, positive = table()
+    noisy = positive ^ (np.random.default_rng(0).random(len(positive)) < 0.3)
+    settings = {**SMALL, "epochs": 60, "early_stopping": True, "validation_fraction": 0.5, "random_state": 0}
+    classifier = DirectLossClassifier(**settings, patience=3, verbose=True).fit(features, noisy)
+    values = classifier.history_["validation"]
+    warm_up = 6  # epochs, in which it never stops
+    assert len(values) == len(classifier.history_["loss"]) == max(np.argmax(values) + 1, warm_up) + 3 < 60
+    held = DirectLossClassifier(**settings)  # which rows these were: the first that the generator draws
+    held.classes_ = np.array([False, True])
+    held._start(features.shape[1])
+    rows = held._held_out(noisy)
+    scores = torch.from_numpy(classifier.decision_function(features[rows]))
+    assert metric(AveragePrecision(), scores, torch.from_numpy(noisy[rows])).item() == pytest.approx(max(values))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(values)
+    assert lines[0] == f"epoch 1/60: loss {classifier.history_['loss'][0]:.4f}, validation {values[0]:.4f}"
+
+
+def test_the_warm_up_is_cross_entropy_and_partial_fit_has_one_too():
+    features, positive = table()
+    settings = {**SMALL, "batch_size": 100, "random_state": 0}
+    whole, none = (DirectLossClassifier(**settings, warm_up=share).fit(features, positive) for share in (1.0, 0.0))
+    assert whole._loss.step == whole._loss.steps == 20 * 4
+    assert none._loss.step == none._loss.steps == 0
+    parts = DirectLossClassifier(**settings, warm_up=0.1)
+    for _ in range(4):
+        parts.partial_fit(features, positive)
+    assert parts._loss.step == parts._loss.steps == 2 * 4
+    assert len(parts.history_["loss"]) == 4
+
+
+def test_partial_fit_learns_from_parts_also_those_of_one_class():
+    features, positive = table(1000)
+    labels = np.where(positive, "yes", "no")
+    classifier = DirectLossClassifier(**SMALL, random_state=0)
+    classifier.partial_fit(features[~positive][:50], labels[~positive][:50], classes=["yes", "no"])
+    assert classifier.classes_.tolist() == ["no", "yes"]
+    assert classifier.decision_function(features).shape == (1000,)
+    for _ in range(5):
+        for part in np.array_split(np.arange(1000), 4):
+            classifier.partial_fit(features[part], labels[part])
+    assert average_precision_score(positive, classifier.decision_function(features)) > 0.95
+    with pytest.raises(ValueError, match=r"not among \['no', 'yes'\]: 'perhaps'"):
+        classifier.partial_fit(features, np.full(1000, "perhaps"))
+
+
+def test_a_row_scores_the_same_alone_and_with_others():
+    classifier = DirectLossClassifier(**SMALL).fit(X, Y)
+    alone = np.concatenate([classifier.decision_function(row[None]) for row in X[:20]])
+    np.testing.assert_allclose(classifier.decision_function(X)[:20], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_settings_of_torch_do_not_matter():
+    classifier = DirectLossClassifier(**SMALL, random_state=0)
+    expected = classifier.fit(X, Y).decision_function(X)
+    dtype = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        with torch.no_grad():
+            np.testing.assert_allclose(classifier.fit(X, Y).decision_function(X), expected, rtol=1e-4, atol=1e-4)
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+def test_a_failed_fit_leaves_nothing_that_predicts():
+    classifier = DirectLossClassifier(**SMALL).fit(X, Y)
+    with pytest.raises(ValueError, match="diverged"):
+        classifier.set_params(learning_rate=1e25).fit(X, Y)
+    with pytest.raises(NotFittedError):
+        classifier.predict(X)
+    assert classifier.set_params(learning_rate=0.03).partial_fit(X, Y).predict(X).shape == Y.shape
+
+
+REFUSED = [
+    ({}, X, np.ones(len(X)), ValueError, "two classes; got 1 class"),
+    ({}, X, np.arange(len(X)) % 3, ValueError, "Only binary classification is supported.*OneVsRestClassifier"),
+    ({}, np.where(X > 1000, np.nan, X), Y, ValueError, "contains NaN"),
+    ({}, np.where(X > 1000, np.inf, X), Y, ValueError, "contains infinity"),
+    ({"early_stopping": True}, X[:10], np.arange(10) == 0, ValueError, "class True has 1 row. Pass early_stopping"),
+    ({"hidden": 64}, X, Y, TypeError, r"hidden must be a tuple .* pass \(64,\)"),
+    ({"hidden": (0,)}, X, Y, ValueError, "a width in hidden must be at least 1"),
+    ({"batch_size": 0}, X, Y, ValueError, "batch_size must be at least 1"),
+    ({"epochs": 1.5}, X, Y, TypeError, "epochs must be a whole number"),
+    ({"patience": 0}, X, Y, ValueError, "patience must be at least 1"),
+    ({"learning_rate": 0}, X, Y, ValueError, "learning_rate must be a finite number, more than 0"),
+    ({"learning_rate": 1e25}, X, Y, ValueError, "diverged in epoch 1.*smaller learning_rate"),
+    ({"learning_rate": 1e25, "warm_up": 1.0}, X, Y, ValueError, "diverged in epoch 1.*smaller learning_rate"),
+    ({"weight_decay": -1.0}, X, Y, ValueError, "weight_decay must be a finite number, 0 or more"),
+    ({"warm_up": 1.1}, X, Y, ValueError, "warm_up must be a share"),
+    ({"validation_fraction": 0.0}, X, Y, ValueError, "validation_fraction must be a share"),
+    ({"task": AveragePrecision}, X, Y, TypeError, "task must be an instance"),
+    ({"task": LinearChain()}, X, Y, TypeError, "task must be one on lists of 0 and 1"),
+    ({"task": MulticlassZeroOne()}, X, Y, TypeError, "task must be one on lists of 0 and 1"),
+    ({"update": 1.0}, X, Y, TypeError, "update must be an instance"),
+]
+
+
+@pytest.mark.parametrize(("settings", "features", "labels", "kind", "message"), REFUSED)
+def test_what_cannot_be_is_refused_with_a_cure(settings, features, labels, kind, message):
+    with pytest.raises(kind, match=message):
+        DirectLossClassifier(**{**SMALL, **settings}).fit(features, labels)
+
+
+def test_weights_of_rows_are_refused():
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(TypeError, match=r"no sample_weight.*NP-hard.*Draw rows"):
+            getattr(DirectLossClassifier(), method)(X, Y, sample_weight=np.ones(len(X)))
+        with pytest.raises(TypeError, match="unexpected argument 'weights'"):
+            getattr(DirectLossClassifier(), method)(X, Y, weights=np.ones(len(X)))
+
+
+def test_without_scikit_learn_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    spec = find_spec("directloss.sklearn")
+    assert spec
+    assert spec.loader
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'directloss\[sklearn\]'"):
+        spec.loader.exec_module(module_from_spec(spec))

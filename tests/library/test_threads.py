@@ -1,0 +1,81 @@
+"""Parts of a batch in several threads: the numbers of one, errors that come through, nothing left behind."""
+
+import threading
+
+import pytest
+import torch
+
+from directloss import ROCAUC, AveragePrecision, NegativeDirect, PositiveDirect, StructuredLoss
+from directloss.families import packed
+from directloss.kernels import in_threads
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Threads from the first item on, a few lists in a part."""
+    monkeypatch.setattr(packed, "CHUNK", 50)
+    monkeypatch.setattr(packed, "THREADED", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+
+
+def solved(task, update, scores, target, **options):
+    scores = scores.clone().requires_grad_()
+    values = StructuredLoss(task, update, "none")(scores, target, **options)
+    values.sum().backward()
+    assert scores.grad is not None
+    return values.detach(), scores.grad
+
+
+@pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC()], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("flat", [False, True])
+def test_threads_give_the_numbers_of_one(task, dtype, flat, small, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(40, 17, generator=generator, dtype=torch.float64).to(dtype)
+    target = torch.rand(40, 17, generator=generator) < 0.3
+    options = {}
+    if flat:
+        options["indexes"] = torch.randint(30, (scores.numel(),), generator=generator)
+        scores, target = scores.reshape(-1), target.reshape(-1)
+    before = threading.active_count()
+    many = solved(task, NegativeDirect(0.7), scores, target, **options)
+    assert threading.active_count() == before
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    alone = solved(task, NegativeDirect(0.7), scores, target, **options)
+    assert all(torch.equal(a, b) for a, b in zip(many, alone, strict=True))
+
+
+def test_an_error_in_a_thread_is_raised_here(small):
+    scores, target = torch.randn(40, 17), torch.arange(17).expand(40, 17) < 5
+    scores[33, 3] = torch.nan
+    with pytest.raises(ValueError, match="finite"):
+        StructuredLoss(AveragePrecision(), PositiveDirect(1.0))(scores, target)
+
+
+def test_every_part_is_done_once_and_the_first_error_ends_all():
+    done = []
+    in_threads([done.append, done.append, done.append], range(100))
+    assert sorted(done) == list(range(100))
+
+    def fail(part):
+        done.append(part)
+        raise KeyError(part)
+
+    done.clear()
+    with pytest.raises(KeyError):
+        in_threads([fail, fail], range(100))
+    assert len(done) <= 2
+
+
+def test_a_metric_may_call_another_loss(monkeypatch):
+    """Memory that is kept from list to list is not shared by two that are solved at once."""
+    scores, target = torch.randn(9, generator=torch.Generator().manual_seed(1)), torch.arange(9) < 4
+    inner = StructuredLoss(AveragePrecision(), PositiveDirect(1.0))
+    want = StructuredLoss(ROCAUC(), PositiveDirect(1.0))(scores, target)
+
+    class Nested(ROCAUC):
+        def gain(self, positives, negatives):
+            inner(-scores, target)
+            return super().gain(positives, negatives)
+
+    assert torch.equal(StructuredLoss(Nested(), PositiveDirect(1.0))(scores, target), want)
