@@ -677,6 +677,127 @@ def own_metric_verdicts() -> str:
     return _table(["claim (comparisons)", *OWN_SETS], rows)
 
 
+# Tables.
+
+TABLE_NOISES = (
+    ("right labels", "symmetric", 0.0),
+    ("20 % symmetric", "symmetric", 0.2),
+    ("40 % symmetric", "symmetric", 0.4),
+    ("50 % missing positives", "missing positives", 0.5),
+    ("20 % near the boundary", "near the boundary", 0.2),
+)
+
+
+def _tables(length: str, kind: str, noise: float, metric: str = "test_ap") -> dict[str, dict[str, Any]]:
+    """The records over all tables, by method; untuned."""
+    wanted = f"untuned, {kind}, {length}", noise, metric
+    return {
+        method: record
+        for (variant, method, level, class_, of), record in _records("tables").items()
+        if (variant, level, of) == wanted and (class_ is None or metric.startswith("worst"))
+    }
+
+
+def _tables_by_table(length: str, kind: str, noise: float) -> dict[str, dict[str, dict[str, Any]]]:
+    """The records of every method by table; untuned."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for (variant, method, level, name, metric), record in _records("tables").items():
+        if (variant, level, metric) == (f"untuned, {kind}, {length}", noise, "test_ap") and name is not None:
+            found.setdefault(method, {})[name] = record
+    return found
+
+
+def _tables_by_noise(length: str) -> str:
+    """Methods down, kinds of noise across; the highest mean of a network in bold."""
+    columns = {words: found for words, kind, noise in TABLE_NOISES if (found := _tables(length, kind, noise))}
+    rows = []
+    best = {
+        words: max(record["mean"] for method, record in found.items() if "GBM" not in method and "XGB" not in method)
+        for words, found in columns.items()
+    }
+    for method in next(iter(columns.values())):
+        cells = []
+        for words, found in columns.items():
+            text = f"{found[method]['mean']:.3f}" if method in found else "–"
+            cells.append(f"**{text}**" if method in found and found[method]["mean"] == best[words] else text)
+        rows.append([method, *cells])
+    counted = ["number of tables", *(str(next(iter(found.values()))["n"]) for found in columns.values())]
+    return _table(["method", *columns], [*rows, counted])
+
+
+@block
+def tables_runs() -> str:
+    """What the results hold."""
+    parts = []
+    for words, kind, noise in TABLE_NOISES:
+        found = _tables_by_table("1×", kind, noise).get("x-ent", {})
+        seeds = sorted({record["n"] for record in found.values()})
+        if found:
+            parts.append(f"{words}: {len(found)} tables, {' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}")
+    return "; ".join(parts)
+
+
+@block
+def tables_short() -> str:
+    """The shortest training."""
+    return _tables_by_noise("1×")
+
+
+@block
+def tables_long() -> str:
+    """The longest training."""
+    return _tables_by_noise("8×")
+
+
+@block
+def tables_early() -> str:
+    """Stopped early."""
+    return _tables_by_noise("stopped early")
+
+
+@block
+def tables_lengths() -> str:
+    """By training length, at the most flipped labels that there are."""
+    words, kind, noise = [of for of in TABLE_NOISES[:3] if _tables("1×", *of[1:])][-1]
+    columns = [_tables(length, kind, noise) for length in ("1×", "2×", "4×", "8×", "stopped early")]
+    rows = [
+        [method, *(f"{found[method]['mean']:.3f}" if method in found else "–" for found in columns)]
+        for method in columns[0]
+    ]
+    return _table([words, "1×", "2×", "4×", "8×", "stopped early"], rows)
+
+
+@block
+def tables_against() -> str:
+    """Mean rank, wins, ties and losses against cross-entropy, and the worst table, at 0 and 40 % flipped labels."""
+    rows = []
+    for words, kind, noise in (TABLE_NOISES[0], TABLE_NOISES[2]):
+        ranks, by_table = _tables("8×", kind, noise, "mean_rank"), _tables_by_table("8×", kind, noise)
+        gains = _tables("8×", kind, noise, "minus_x-ent")
+        for method, worst in _tables("8×", kind, noise, "worst_minus_x-ent").items():
+            mine = [record["mean"] - by_table["x-ent"][name]["mean"] for name, record in by_table[method].items()]
+            won, lost = sum(gain > 0.005 for gain in mine), sum(gain < -0.005 for gain in mine)
+            rows.append([
+                words, method, f"{ranks[method]['mean']:.1f}" if method in ranks else "–",
+                f"{gains[method]['mean']:+.3f}".replace("-", "−"), f"{won} / {len(mine) - won - lost} / {lost}",
+                f"{worst['class']}: {worst['mean']:+.3f}".replace("-", "−"),
+            ])  # fmt: skip
+    header = ["8×", "method", "mean rank", "− x-ent", "won / tied / lost", "worst table − x-ent"]
+    return _table(header, rows)
+
+
+@block
+def tables_seconds() -> str:
+    """Of one training."""
+    wanted = "untuned, 8×", "seconds"
+    found = {
+        method: record
+        for (variant, method, _, _, metric), record in _records("tables").items()
+        if (variant, metric) == wanted
+    }
+    return "; ".join(f"{method} {record['mean']:.2f}" for method, record in found.items())
+
+
 # Segmentation.
 
 MASKS = {
