@@ -345,11 +345,11 @@ def test_leaps_in_long_rows_pass_no_better_place(kind):
             assert values[place] >= inside.max() - 1e-11 * (1 + sums[-1] + kappa)
 
 
-@pytest.mark.parametrize("near", [0.0, -9e8])
+@pytest.mark.parametrize(("near", "gap"), [(0.0, 1e-7), (-9e8, 2.0**-23)])
 @pytest.mark.parametrize("weight", [1e-6, -1e-6])
-def test_scores_far_away_do_not_drown_the_rest(near, weight):
+def test_scores_far_away_do_not_drown_the_rest(near, gap, weight):
     """The value by enumeration, with scores as fractions."""
-    scores = torch.tensor([9e8, 8e8, 7e8, near, near + 2.0**-23], dtype=torch.float64)
+    scores = torch.tensor([9e8, 8e8, 7e8, near, near + gap], dtype=torch.float64)
     target = torch.tensor([1, 1, 1, 1, 0])
     features, losses = TASK.outputs(scores, target)
     exact = [Fraction(score) for score in scores.tolist()]
