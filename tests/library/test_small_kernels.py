@@ -4,6 +4,10 @@ The kernels run uncompiled here, with constants so small that short lists are cu
 `benchmarks.mutation` runs these tests first.
 """
 
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +18,7 @@ from directloss.families import packed
 from directloss.kernels import average_precision as kernels
 from directloss.kernels import lists
 from directloss.tasks import average_precision as task
+from directloss.update import Row
 
 TASK = AveragePrecision()
 SIZES = {"_WINDOW": 3, "_DETAIL": 1, "_BLOCK_CELLS": 1, "_BLOCK_EDGES": 6}
@@ -76,8 +81,8 @@ def check(a, b, kappa, above):
     assert (np.diff(above) >= 0).all()
     assert above.min() >= 0
     assert above.max() <= b.size
-    size = 1 + np.abs(a).sum() + np.abs(b).sum() + abs(kappa)
-    assert worth(a, b, kappa, above) == pytest.approx(best_worth(a, b, kappa), abs=1e-10 * size)
+    size = np.abs(a).sum() + np.abs(b).sum() + abs(kappa)
+    assert worth(a, b, kappa, above) == pytest.approx(best_worth(a, b, kappa), rel=0, abs=1e-10 * size)
 
 
 def test_oracles_attain_the_best_worth():
@@ -109,12 +114,24 @@ def test_rows_that_want_the_same_negatives_share_them_in_the_best_way():
         check(a, b, -kappa, above)
 
 
-def test_band_cut_into_blocks_holds_the_best_worth():
+def test_negative_may_stay_above_the_last_rows_that_it_stands_above():
+    """Though rows in between do not want it, and the first rows do: they want it less."""
+    a = np.array([0.0, 0.0, 0.0, -0.907, -0.907, -1.221, -1.2237, -1.2475])
+    above = np.full(a.size, -7, np.int32)
+    kernels._augment_up(a, np.array([-0.3998, -0.401, -0.9996]), 1.0, above)
+    check(a, np.array([-0.3998, -0.401, -0.9996]), -1.0, above)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-20, 1e20])
+def test_band_cut_into_blocks_holds_the_best_worth(unit):
     rng = np.random.default_rng(1)
-    for _ in range(30):
+    for number in range(12):
         P, M = int(rng.integers(60, 90)), int(rng.integers(1, 5))  # several blocks of rows
         a, b = rng.normal(size=P), -np.sort(-rng.normal(size=M))  # in no order, so that many rows end together
-        kappa = 10.0 ** rng.uniform(-1, 1) * M / 2
+        if number % 2:  # whole blocks of rows that want another place than the next ones
+            a = np.repeat(rng.normal(size=6), 15)[:P] + 0.1 * a
+        a, b = unit * a, unit * b
+        kappa = unit * 10.0 ** rng.uniform(-1, 1) * M / 2
         above = np.full(P, -7, np.int32)
         kernels._solve_band(a, b, kappa, np.zeros(P, np.int32), np.full(P, M, np.int32), above)
         check(a, b, kappa, above)
@@ -137,6 +154,42 @@ def test_narrowed_band_holds_the_best_worth(detail):
         check(a, b, kappa, above)
 
 
+CLOSE = [  # positives, negatives and how often, κ, whether the band is clamped, detail
+    ((0, -2), (28.3, 4, 0.2, 0.1), (8, 1, 4, 8), 270.37, False, 3),
+    ((0,) * 6, (5.6, 1.9, 0.1), (7, 1, 7), 56.14, False, 3),
+    ((0,) * 3, (27.5, 6.5, 1.2, 0.1), (6, 1, 1, 7), 195.22, False, 2),
+    ((0,) * 3, (1.1, 0.5, 0.1), (6, 7, 3), 11.62, False, 2),
+    ((0,), (5.2, 0.5, 0.1), (6, 8, 2), 36.39, False, 2),
+    ((0,), (24.3, 3.2, 1.4), (8, 1, 1), 165.93, False, 2),
+    ((0,) * 2, (6.5, 3.5, 0.5), (8, 1, 1), 56.7, False, 2),
+    ((0,) * 6, (13, 4, 2), (8, 1, 8), 146.1, False, 3),
+    ((0, 0, -1), (4.8, 0.9, 0.1), (7, 1, 8), 40.37, False, 3),
+    ((0,) * 3, (3.1, 0.5, 0.1), (6, 5, 9), 24.33, True, 2),
+    ((0,) * 6, (12, 7, 2), (3, 1, 13), 82.59, True, 1),
+]
+
+
+@pytest.mark.parametrize("example", CLOSE)
+def test_narrowing_keeps_a_best_place_beside_an_edge_that_is_nearly_as_good(example):
+    scores, levels, widths, kappa, clamped, detail = example
+    a, b = np.array(scores, float), np.repeat(np.array(levels, float), widths)
+    low, high, sums = band(a, b)
+    if clamped:
+        kernels._clamp(a, b, sums, kappa, low, high)
+    kernels._narrow(a, b, sums, kappa, low, high, detail)
+    above = np.full(a.size, -7, np.int32)
+    kernels._solve_band(a, b, kappa, low, high, above)
+    check(a, b, kappa, above)
+
+
+def test_band_between_two_best_outputs_is_left_to_the_dynamic_programme():
+    """Both rows end at 1 or both at 4. The first alone prefers 4, the second 1, and no bound can tell which."""
+    a, b = np.zeros(2), np.array([100.0, 19.0, 19.0, 19.0])
+    above = np.full(2, -7, np.int32)
+    assert kernels._augment_down(a, b, 180.0, above) == 6
+    check(a, b, 180.0, above)
+
+
 HARD = [  # positives, negatives
     lambda rng: (np.zeros(40), np.exp(2 * rng.normal(size=40))),
     lambda rng: (np.full(40, -3.0), rng.standard_cauchy(40)),
@@ -148,11 +201,73 @@ HARD = [  # positives, negatives
 def test_narrowing_closes_the_band_from_both_sides(epsilon):
     for number, hard in enumerate(HARD):
         a, b = (-np.sort(-scores) for scores in hard(np.random.default_rng(number)))
+        above = np.full(a.size, -7, np.int32)
+        assert kernels._augment_down(a, b, epsilon * 20, above) <= 2 * (a.size + b.size) * 4
+        unit = 2.0 ** (60 * (1 - number))  # bounds are right in any unit
+        a, b, kappa = a * unit, b * unit, epsilon * 20 * unit
         low, high, sums = band(a, b)
         cells = (high - low).sum()
-        rest = kernels._narrow(a, b, sums, epsilon * 20, low, high, 8)
+        rest = kernels._narrow(a, b, sums, kappa, low, high, 8)
         assert 2 * rest < 1.2 * cells
-        assert kernels._narrow(a, b, sums, epsilon * 20, low, high, 32) == 0
+        assert kernels._narrow(a, b, sums, kappa, low, high, 32) == 0
+
+
+def test_segments_bound_what_lies_above_their_chords():
+    rng = np.random.default_rng(10)
+    for number in range(60):
+        P, M = int(rng.integers(1, 9)), int(rng.integers(2, 30))
+        b = -np.sort(-rng.normal(size=M)) if number % 2 else np.where(np.arange(M) < M // 2, 1.0, 0.0)
+        low = np.sort(rng.integers(0, M, P)).astype(np.int32)
+        high = np.maximum.accumulate(rng.integers(low + 1, M + 1)).astype(np.int32)
+        edges, bumps = np.empty(high[-1] - low[0] + 1, np.int32), np.empty(high[-1] - low[0] + 1)
+        left, right = np.empty(P, np.int32), np.empty(P, np.int32)
+        count = kernels._cut_columns(b, low, high, int(rng.integers(4)), edges, bumps, left, right)
+        assert (edges[0], edges[count]) == (low[0], high[-1])
+        assert (edges[left] <= low).all()
+        assert (low < edges[left + 1]).all()
+        assert (edges[right - 1] < high).all()
+        assert (high <= edges[right]).all()
+        sums = np.concatenate(([0.0], np.cumsum(b)))
+        for k in range(count):
+            c = np.arange(edges[k], edges[k + 1] + 1)
+            chord = np.interp(c, c[[0, -1]], sums[c[[0, -1]]])
+            assert (sums[c] - chord).max() <= bumps[k] + 1e-12
+
+
+def test_falls_too_large_for_numbers_leave_the_band_open():
+    a, b = np.full(6, -1e308), np.array([1e308, 1e308, 0.0, 0.0, -9e307])
+    low, high, sums = band(a, b)
+    assert kernels._narrow(a, b, sums, 1e307, low, high, 3) == 30
+
+
+def test_leap_is_the_root_to_the_last_digits():
+    """Also where one part of it is far smaller than the other: g·t² − 2·h·t − m."""
+    with localcontext(prec=60):
+        for g, h, m in product((1e-9, 1e-3, 1.0, 1e6), (-1e6, -3.0, -1e-3, 0.0, 1e-3, 3.0, 1e6), (0.0, 1e-9, 1.0, 1e6)):
+            exact = (Decimal(h) + (Decimal(h) ** 2 + Decimal(g) * Decimal(m)).sqrt()) / Decimal(g)
+            if exact:
+                assert kernels._leap(g, h, m) == pytest.approx(float(exact), rel=1e-12), (g, h, m)
+
+
+def test_parts_between_wide_gaps_lie_around_zero():
+    """So that sums of their scores keep the digits that matter; and rows stay behind the parts before theirs."""
+    rng = np.random.default_rng(11)
+    for _ in range(200):
+        P, M = int(rng.integers(1, 7)), int(rng.integers(1, 7))
+        scores = rng.choice([1e3, 1e9, -1e6]) + rng.choice([0.0, 50.0, -50.0], P + M) + rng.normal(size=P + M)
+        a, b = -np.sort(-scores[:P]), -np.sort(-scores[P:])
+        reach = rng.choice([0.1, 1.0, 10.0, 1000.0])
+        near_a, near_b, low = np.full(P, np.nan), np.full(M, np.nan), np.full(P, -7, np.int32)
+        kernels._recentre(a, b, reach, near_a, near_b, low)
+        ranked = -np.sort(-scores)
+        part = np.cumsum(-np.diff(ranked, prepend=ranked[0]) > reach)  # of each item
+        of_a, of_b = (part[np.searchsorted(-ranked, -some)] for some in (a, b))
+        assert low.tolist() == [(of_b < k).sum() for k in of_a]
+        for k in range(part[-1] + 1):
+            near = np.concatenate((near_a[of_a == k], near_b[of_b == k]))
+            exact = np.concatenate((a[of_a == k], b[of_b == k]))
+            assert near - near[0] == pytest.approx(exact - exact[0], abs=1e-6)
+            assert near.max() + near.min() == pytest.approx(0.0, abs=1e-6)
 
 
 def test_clamped_band_holds_the_best_worth():
@@ -230,6 +345,28 @@ def test_leaps_in_long_rows_pass_no_better_place(kind):
             assert values[place] >= inside.max() - 1e-11 * (1 + sums[-1] + kappa)
 
 
+@pytest.mark.parametrize(("near", "gap"), [(0.0, 1e-7), (-9e8, 2.0**-23)])
+@pytest.mark.parametrize("weight", [1e-6, -1e-6])
+def test_scores_far_away_do_not_drown_the_rest(near, gap, weight):
+    """The value by enumeration, with scores as fractions."""
+    scores = torch.tensor([9e8, 8e8, 7e8, near, near + gap], dtype=torch.float64)
+    target = torch.tensor([1, 1, 1, 1, 0])
+    features, losses = TASK.outputs(scores, target)
+    exact = [Fraction(score) for score in scores.tolist()]
+    gained = [sum(round(4 * f) * s for f, s in zip(row, exact, strict=True)) for row in features.tolist()]  # P·M = 4
+    best = max(gained)
+    values = [float(gain - best) / 4 + weight * loss for gain, loss in zip(gained, losses.tolist(), strict=True)]
+    found = TASK.contrast(scores, target, Row(weight, 0.0, 1e6))
+    assert found.value.item() == pytest.approx(1e6 * max(values), abs=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e9])
+def test_one_output_alone_has_nothing_to_be_compared_with(unit):
+    scores, target = torch.tensor([2.0, 1.0, 0.0]) * unit, torch.tensor([0, 1, 1])
+    *_, numbers = TASK._solve_all(scores, target, None, 1.0, None, 1.0, None)
+    assert numbers[0, 3] == 0.0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_list_keeps_every_law(kind):
     for number in range(8):
@@ -257,6 +394,8 @@ def test_rows_alone_end_where_moving_on_gains_nothing():
     above = np.full(1, -7, np.int32)
     kernels._place_rows(np.zeros(1), np.full(3, -1.0), 2.0, above)  # D_1(1) = 0: no move for nothing
     assert above.tolist() == [0]
+    kernels._place_rows(np.zeros(1), np.full(2, -1.0), 2.0, above)  # nor where there is no window
+    assert above.tolist() == [0]
 
 
 def test_keys_hold_the_scores_to_the_last_bit():
@@ -277,3 +416,21 @@ def test_keys_hold_the_scores_to_the_last_bit():
     lists._unpack_exactly(keys[0], exact, unpacked)
     assert unpacked.tolist() == sorted(exact.tolist(), reverse=True)
     assert exact[keys[0] & lists.LONGEST_LIST].tolist() == unpacked.tolist()
+
+
+def test_scores_that_float32_cannot_hold_are_told():
+    scores, positive, keys = np.array([1.0, np.inf, np.nan], np.float32), np.ones(3, bool), np.empty(3, np.int64)
+    assert lists.pack(scores[:1], positive[:1], None, None, keys[:1])
+    assert not lists.pack(scores, positive, None, None, keys)
+    assert not lists.pack(scores, positive, np.array([True, True, False]), None, keys)
+    assert lists.pack(scores, positive, np.array([True, False, False]), None, keys)
+    assert (np.sort(keys)[1:] == lists._MASKED).all()
+
+
+def test_classes_are_counted_in_every_list():
+    """Among them an empty one, and one of which nothing is valid."""
+    negative = np.array([0, 1, 1, 1, 0, 1], np.int64) << lists.INDEX_BITS
+    keys = np.concatenate((negative, [lists._MASKED] * 3))
+    starts = np.array([0, 3, 3, 7, 9], np.int64)
+    assert lists.count_all(keys, starts).tolist() == [[1, 2], [0, 0], [1, 2], [0, 0]]
+    assert lists.count_classes(keys[-1:]) == (0, 0)

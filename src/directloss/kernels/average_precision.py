@@ -171,7 +171,6 @@ def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, ab
             for k in range(first, i):
                 c += placed[k]
                 above[k] = c
-            placed[i] = 0
         i += 1
 
 
@@ -432,7 +431,7 @@ def _narrow_run(
     Hence staircases on edges, where each end earns as a bonus the larger bump beside it, bound all staircases, and an
     optimal one passes in every row through or next to an edge whose bound, the best staircase on edges through it,
     reaches what staircases on edges are worth without bonus. The band is cut to the neighbourhood of such edges. Where
-    a bump is zero, ends inside are not needed at all; there the band is first widened to the edges.
+    a bump is zero, f_i is strictly convex, so no optimal staircase ends inside.
 
     A forward pass, kept in blocks as in `_solve_band`, and a backward pass give the bounds.
     """
@@ -447,8 +446,7 @@ def _narrow_run(
     for k in range(count):
         bonus[k] = max(bonus[k], bumps[k])
         bonus[k + 1] = bumps[k]
-    best[:] = 0.0
-    starts, kept = [0], [best[:1].copy()]
+    starts, kept = [0], [np.zeros(1)]  # best[0] is 0 still: no row has gained anything there
     size = 0
     for i in range(P):
         if size > _BLOCK_EDGES:
@@ -458,10 +456,6 @@ def _narrow_run(
             size = 0
         size += right[i] - left[i] + 1
         r, x, c = row + i + 1.0, edges[left[i]], edges[right[i]]
-        if bumps[left[i]] == 0.0:
-            low[i] = x
-        if bumps[right[i] - 1] == 0.0:
-            high[i] = c
         target -= _ROUNDING * (abs(sums[c] - sums[x]) + (c - x) * (abs(a[i]) + kappa * r / ((r + x) * (r + c))))
     after, last = 0, P
     while starts:
