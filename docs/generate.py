@@ -1314,7 +1314,8 @@ def _diagnosis(*epsilons: float) -> Diagnosis:
     generator = torch.Generator().manual_seed(0)
     target = torch.rand(1000, generator=generator) < 0.1
     scores = torch.randn(1000, generator=generator) + 1.5 * target
-    return diagnose(AveragePrecision(), scores, target, *([epsilons] if epsilons else []))
+    options: dict[str, Any] = {"epsilons": epsilons} if epsilons else {}
+    return diagnose(AveragePrecision(), scores, target, **options)
 
 
 @block
