@@ -300,13 +300,13 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         try:
             for items in batches:
                 items = items.to(inputs.device)
-                if 0 < self._loss.steps == self._loss.step:
-                    self._optimizer.state.clear()  # so that AdamW forgets cross-entropy; see docs/warm-up.md
-                    self._loss.steps = 0
+                before = self._loss.step
                 self._optimizer.zero_grad()
                 value = self._loss(self.network_(inputs[items]), target[items])
                 value.backward()
                 self._optimizer.step()
+                if before < self._loss.step == self._loss.steps:
+                    self._optimizer.state.clear()  # so that AdamW forgets cross-entropy; see docs/warm-up.md
                 total += value.detach()
         except ValueError as error:  # the loss refuses scores that are not finite
             if all(weight.isfinite().all() for weight in self.network_.parameters()):

@@ -188,7 +188,7 @@ def test_a_section_has_one_command_and_no_run_is_missing(quick):
     assert {record["class"] for record in flat} > {"wine 3", "digit 8", None}
     names = [figure.name for figure in section.summary.figures()]
     assert len(set(names)) == len(names)
-    assert "tables-ranks-untuned-symmetric-40-percent-length-8" in names
+    assert "tables-ranks-untuned-symmetric-40-percent-eightfold" in names
 
 
 def test_a_leaderboard_cannot_end_its_script():

@@ -420,10 +420,10 @@ def test_keys_hold_the_scores_to_the_last_bit():
 
 def test_scores_that_float32_cannot_hold_are_told():
     scores, positive, keys = np.array([1.0, np.inf, np.nan], np.float32), np.ones(3, bool), np.empty(3, np.int64)
-    assert lists.pack(scores[:1], positive[:1], None, None, keys[:1])
-    assert not lists.pack(scores, positive, None, None, keys)
-    assert not lists.pack(scores, positive, np.array([True, True, False]), None, keys)
-    assert lists.pack(scores, positive, np.array([True, False, False]), None, keys)
+    assert lists.pack(scores[:1], positive[:1], None, keys[:1])
+    assert not lists.pack(scores, positive, None, keys)
+    assert not lists.pack(scores, positive, np.array([True, True, False]), keys)
+    assert lists.pack(scores, positive, np.array([True, False, False]), keys)
     assert (np.sort(keys)[1:] == lists._MASKED).all()
 
 

@@ -31,6 +31,8 @@ EXPLAINED = (
     "model."
 )
 
+TIMES = {"1": "once", "2": "twice", "4": "fourfold", "8": "eightfold"}  # how long a training is, in names of figures
+
 
 class Variant(NamedTuple):
     """Protocol, kind of noise and training length."""
@@ -399,7 +401,7 @@ def _figures(
         found.append(over_lengths(name, f"{protocol}, {percent(noise)} flipped labels", curves))
     for (of, noise), some in ranks.items():
         words = f"{_words(Noise(of.kind, noise))}, {of.protocol}, {_of(of.length)}"
-        name = slug("tables ranks", of.protocol, of.kind, percent(noise), "length", of.length[:-1])
+        name = slug("tables ranks", of.protocol, of.kind, percent(noise), TIMES[of.length[:-1]])
         found.append(critical_difference(name, f"Mean ranks: {words}", some))
     return found
 
