@@ -103,6 +103,7 @@ class ScoreMemory(nn.Module):
         if self._sorted is None or self._sorted.version != self._stamp():
             self._sorted = SortedKeys(self.scores.numpy(), self.target.numpy() > 0, self.seen.numpy())
         keys, detached = self._sorted, scores.detach()
+        keys.version = ()  # a step that fails half-way leaves them to be made anew
         ranked, places = keys.exchange(items.numpy(), detached.numpy())
         value = loss.task.contrast_sorted(ranked, loss.update.row, keys.gradient, keys.scratch)
         at_batch = torch.from_numpy(keys.gradient[places] * keys.factors(items.numpy()))

@@ -257,3 +257,24 @@ def test_a_step_that_is_refused_leaves_the_memory_as_it_was():
         memory(loss, torch.tensor([float("nan"), 1.0]), torch.tensor([0, 2]))
     assert memory.scores.tolist() == [2.0, 1.0, 0.0, 0.0]
     assert memory(loss, torch.tensor([0.0, -1.0]), torch.tensor([2, 3])) == pytest.approx(5 / 12)
+
+
+def test_keys_are_made_anew_after_a_step_that_failed_half_way():
+    class Moody(ROCAUC):
+        fails = False
+
+        def gain(self, positives, negatives):
+            if Moody.fails:
+                raise RuntimeError("not today")
+            return super().gain(positives, negatives)
+
+    target = torch.tensor([0, 1, 1, 0, 0])
+    memory, loss = ScoreMemory(target), StructuredLoss(Moody(), PositiveDirect(1.0))
+    memory(loss, torch.tensor([2.0, 1.0]), torch.tensor([0, 1]))
+    Moody.fails = True
+    with pytest.raises(RuntimeError, match="not today"):
+        memory(loss, torch.tensor([3.0, 0.5]), torch.tensor([0, 2]))
+    Moody.fails = False
+    value = memory(loss, torch.tensor([-1.0, 0.0]), torch.tensor([0, 3]))
+    whole = StructuredLoss(ROCAUC(), PositiveDirect(1.0))(torch.tensor([-1.0, 1.0, 0.0]), torch.tensor([0, 1, 0]))
+    torch.testing.assert_close(value, whole)
