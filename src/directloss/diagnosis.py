@@ -18,7 +18,13 @@ EPSILONS = tuple(10.0 ** (k / 2) for k in range(-6, 7))
 
 
 class Diagnosis(NamedTuple):
-    """One number for every ε; means over the lists that count."""
+    """What `diagnose` returns: one number for every ε, means over the lists that count.
+
+    >>> from directloss import AveragePrecision
+    >>> found = diagnose(AveragePrecision(), torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 0]), epsilons=(0.1, 9.0))
+    >>> found.loss, found.share
+    (0.5, tensor([0.0000, 0.6667], dtype=torch.float64))
+    """
 
     epsilons: Tensor
     loss: float

@@ -21,7 +21,13 @@ __all__ = ["Contrast", "Output", "Problem", "Task"]
 
 
 class Output(NamedTuple):
-    """A structured output for every problem of a batch."""
+    """A structured output for every problem of a batch.
+
+    >>> from directloss import AveragePrecision
+    >>> output = AveragePrecision().infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1]))
+    >>> output.features, output.loss
+    (tensor([ 1.0000, -0.5000, -0.5000]), tensor(0.4167))
+    """
 
     features: Tensor
     """dF/dscores: the shape of scores, zero where masked."""
@@ -41,7 +47,11 @@ class Contrast(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Scores and target of one small problem, for `check_task`."""
+    """Scores and target of one small problem, for `check_task`.
+
+    >>> Problem(torch.tensor([2.0, 1.0]), torch.tensor([0, 1])).mask is None
+    True
+    """
 
     scores: Tensor
     target: Tensor
@@ -57,6 +67,17 @@ class Task(ABC):
     call the oracle, and `contrast` serves the losses.
 
     A problem that does not count (see `counts`) gives exactly 0 and no gradient, and is left out of means.
+
+    >>> class TopItem(Task):  # pick one item; L = 1 if it is a negative
+    ...     def oracle(self, scores, target, weight, mask):
+    ...         values = 1.0 * target if isinstance(weight, Truth) else scores + weight * ~target
+    ...         values = values.masked_fill(~mask, -torch.inf)
+    ...         best = (values == values.amax(-1, keepdim=True)) & mask
+    ...         features = best / best.sum(-1, keepdim=True)
+    ...         return Output(features, (features * ~target).sum(-1))
+    >>> task, scores, target = TopItem(), torch.tensor([1.2, 0.9, 0.5]), torch.tensor([1, 0, 0])
+    >>> task.infer(scores, target).features, task.infer_augmented(scores, target, 1.0).features
+    (tensor([1., 0., 0.]), tensor([0., 1., 0.]))
     """
 
     event_dims: int = 1

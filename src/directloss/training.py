@@ -62,7 +62,19 @@ class WarmUp(nn.Module):
 
 
 def with_positives(target: Tensor, batch: int, share: float, generator: torch.Generator | None) -> Iterator[Tensor]:
-    """Without end: batches drawn at random, with replacement, of which the given share is positive."""
+    """Yield batches without end: indices drawn at random, with replacement, of which the given share is positive.
+
+    Args:
+        target: (samples,), bool.
+        batch: the number of indices in a batch.
+        share: of positives in a batch; at least one of each class is drawn.
+        generator: of the random numbers; None takes torch's own.
+
+    >>> target = torch.arange(100) < 3
+    >>> items = next(with_positives(target, batch=8, share=0.25, generator=torch.Generator().manual_seed(0)))
+    >>> items.shape, int(target[items].sum())
+    (torch.Size([8]), 2)
+    """
     positives, negatives = (which.nonzero().squeeze(1) for which in (target, ~target))
     if not len(positives) or not len(negatives):
         lacking = "negatives" if len(positives) else "positives"
@@ -81,9 +93,23 @@ def accumulate(
 ) -> tuple[Tensor, Tensor]:
     """Add the gradient of a loss of all scores at once to the network's parameters, with the memory of one chunk.
 
-    Two passes: the scores of all chunks without a graph, and what the loss says to them; then chunk by chunk the way
-    back. Chunks must come alike both times; what the network draws at random (dropout) is drawn alike by itself.
+    The first pass computes the scores of all chunks without a graph, and the loss gives the gradient at each score. The
+    second pass goes back through the network, chunk by chunk. `chunks` must give the same chunks both times. What the
+    network draws at random, such as dropout, is the same in both passes.
+
+    Args:
+        network: gives the scores of a chunk, (items,).
+        chunks: returns the chunks; it is called twice.
+        loss: of all scores, (all items,).
+
     Returns the scores and the gradient at them.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> network = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+    >>> x, y = torch.randn(6, 2), torch.tensor([1, 0, 0, 1, 0, 0])
+    >>> scores, gradient = accumulate(network, lambda: x.split(2), lambda scores: AveragePrecisionLoss()(scores, y))
+    >>> scores.shape, gradient.shape, network[0].weight.grad.shape
+    (torch.Size([6]), torch.Size([6]), torch.Size([1, 2]))
     """
     states: list[tuple[Tensor, list[Tensor]]] = []
     parts: list[Tensor] = []

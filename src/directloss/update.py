@@ -70,7 +70,14 @@ def _times(weight: Weight, loss: Any) -> Any:
 
 
 class Update(Protocol):
-    """Anything with a row."""
+    """Anything with a row.
+
+    >>> class HalfHinge:
+    ...     row = Row(away=2.0, toward=TRUTH, scale=0.5)
+    >>> from directloss import AveragePrecisionLoss
+    >>> AveragePrecisionLoss(HalfHinge())(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1]))
+    tensor(1.9167)
+    """
 
     @property
     def row(self) -> Row:
@@ -80,7 +87,13 @@ class Update(Protocol):
 
 @dataclass(frozen=True)
 class PositiveDirect:
-    """away = argmax F + εL, toward = argmax F, scale 1/ε."""
+    """away = argmax F + εL, toward = argmax F, scale 1/ε.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> scores, target = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([1, 0, 1, 0])
+    >>> AveragePrecisionLoss(PositiveDirect(epsilon=1.0))(scores, target)
+    tensor(0.4000)
+    """
 
     epsilon: float | Tensor
 
@@ -94,7 +107,13 @@ class PositiveDirect:
 
 @dataclass(frozen=True)
 class NegativeDirect:
-    """away = argmax F, toward = argmax F − εL, scale 1/ε."""
+    """away = argmax F, toward = argmax F − εL, scale 1/ε.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> scores, target = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([1, 0, 1, 0])
+    >>> AveragePrecisionLoss(NegativeDirect(epsilon=1.0))(scores, target)
+    tensor(0.0500)
+    """
 
     epsilon: float | Tensor
 
@@ -108,7 +127,13 @@ class NegativeDirect:
 
 @dataclass(frozen=True)
 class CentralDirect:
-    """away = argmax F + εL, toward = argmax F − εL, scale 1/(2ε). Not in the paper; its bias is second order in ε."""
+    """away = argmax F + εL, toward = argmax F − εL, scale 1/(2ε). Not in the paper; its bias is second order in ε.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> scores, target = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([1, 0, 1, 0])
+    >>> AveragePrecisionLoss(CentralDirect(epsilon=1.0))(scores, target)
+    tensor(0.2250)
+    """
 
     epsilon: float | Tensor
 
@@ -122,7 +147,13 @@ class CentralDirect:
 
 @dataclass(frozen=True)
 class Hinge:
-    """away = argmax F + margin·L, toward = truth, scale 1: the structured SVM."""
+    """away = argmax F + margin·L, toward = truth, scale 1: the structured SVM.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> scores, target = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([1, 0, 1, 0])
+    >>> AveragePrecisionLoss(Hinge(margin=1.0))(scores, target)
+    tensor(0.4500)
+    """
 
     margin: float | Tensor = 1.0
 
@@ -136,7 +167,13 @@ class Hinge:
 
 @dataclass(frozen=True)
 class Perceptron:
-    """away = argmax F, toward = truth, scale 1: the structured perceptron."""
+    """away = argmax F, toward = truth, scale 1: the structured perceptron.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> scores, target = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([1, 0, 1, 0])
+    >>> AveragePrecisionLoss(Perceptron())(scores, target)
+    tensor(0.0500)
+    """
 
     @property
     def row(self) -> Row:

@@ -21,7 +21,18 @@ USUAL_EPSILON = 0.1, 10.0
 
 
 class TaskError(Exception):
-    """A task breaks a law; the message says which, and for which scores, target and weight."""
+    """A task breaks a law; the message says which, and for which scores, target and weight.
+
+    >>> from directloss import AveragePrecision
+    >>> class Forgetful(AveragePrecision):
+    ...     def output(self, scores, target, weight, mask=None):
+    ...         return super().output(scores, target, 0.0, mask)
+    >>> try:
+    ...     check_task(Forgetful())
+    ... except TaskError as error:
+    ...     print(str(error).split(",")[0])
+    Forgetful.truth must have loss 0
+    """
 
 
 class _Trial(NamedTuple):
@@ -69,6 +80,9 @@ def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int =
         longest: the longest list, as `task.random_problem` understands it. Output spaces grow fast: a list of 5 has up
             to 120 rankings.
         seed: of the random problems; the same seed gives the same ones.
+
+    >>> from directloss import ROCAUC
+    >>> check_task(ROCAUC())  # says nothing: all laws hold
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.device("cpu"):

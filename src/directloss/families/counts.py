@@ -49,6 +49,12 @@ class CountTask(ArrayTask):
 
     A subclass writes `loss`. For images pass `event_dims=2`: scores (B, H, W) are B problems, scores (B, C, H, W) one
     for each image and class, with a target of 0 and 1 for each class.
+
+    >>> class Informedness(CountTask):  # L = 1 − (recall − false positive rate), moved into [0, 1]
+    ...     def loss(self, true_positives, false_positives, positives, negatives):
+    ...         return (1 - true_positives / positives + false_positives / np.maximum(negatives, 1)) / 2
+    >>> Informedness().infer(torch.tensor([2.0, -1.0, 1.0]), torch.tensor([1, 1, 0])).loss
+    tensor(0.7500)
     """
 
     event_dims: int = field(default=1, kw_only=True)

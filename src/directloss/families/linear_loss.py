@@ -26,6 +26,15 @@ class LinearLossTask(Task):
 
     A subclass writes `decode` and `cost`, and `scale` so that ε is in units of scores: as a rule 2 over the largest
     number of parts of y that can be wrong, e.g. 2/n for n labels.
+
+    >>> class Signs(LinearLossTask):  # which items are positive; L is the share of wrong ones
+    ...     def decode(self, scores, mask):
+    ...         return 1.0 * ((scores > 0) & mask)
+    ...     def cost(self, target, mask):
+    ...         items = mask.sum(-1, keepdim=True)
+    ...         return (target / items).sum(-1), (1.0 - 2.0 * target) * mask / items
+    >>> Signs().infer(torch.tensor([2.0, -1.0, 1.0]), torch.tensor([1, 1, 0])).loss
+    tensor(0.6667)
     """
 
     @abstractmethod

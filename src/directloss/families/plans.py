@@ -21,7 +21,13 @@ CUT_CELLS = 1 << 26  # of the triangle above a cut that is solved whole
 
 
 class ByRank(NamedTuple):
-    """The gain of the i-th positive at a rank: weights[i]·discounts[rank]."""
+    """The gain of the i-th positive at a rank: weights[i]·discounts[rank].
+
+    Here all of three positives weigh the same, and the first two of five ranks count:
+
+    >>> ByRank(weights=[1, 1, 1], discounts=[1, 1, 0, 0, 0]).discounts[2]
+    0
+    """
 
     weights: ArrayLike
     """(positives,), at least 0."""
@@ -30,7 +36,13 @@ class ByRank(NamedTuple):
 
 
 class ByNegatives(NamedTuple):
-    """The gain of the i-th positive with c negatives above it: weights[i]·discounts[c]."""
+    """The gain of the i-th positive with c negatives above it: weights[i]·discounts[c].
+
+    Here two positives gain less, the more of two negatives stand above them, as for the area under the ROC curve:
+
+    >>> ByNegatives(weights=[1, 1], discounts=[1.0, 0.5, 0.0]).discounts[0]
+    1.0
+    """
 
     weights: ArrayLike
     """(positives,), at least 0."""
