@@ -20,7 +20,12 @@ import directloss
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-FROM_ROOT = {"index": "README.md", "changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
+FROM_ROOT = {
+    "index": "README.md",
+    "changelog": "CHANGELOG.md",
+    "contributing": "CONTRIBUTING.md",
+    "security": "SECURITY.md",
+}
 LINK = re.compile(r"(\]\()(?!https?:|#)([^)#\s]+)")
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((\.\./[^)#\s]*)(#[^)]*)?\)")
 
@@ -53,6 +58,7 @@ html_extra_path = ["animation.html"]
 html_math_renderer = "mathml"
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # excerpts are fetched, which browsers refuse in a folder of files
 html_theme_options = {"navigation_with_keys": True}
 
 
@@ -70,7 +76,9 @@ def navigation() -> str:
     parts = []
     for section in (DOCS / "index.md").read_text().split("\n## ")[1:]:
         heading, _, text = section.partition("\n")
-        entries = [f"{title} <{page}>" for title, page in re.findall(r"^- \[([^\]]+)\]\(([^)#]+)\)", text, re.MULTILINE)]
+        entries = [
+            f"{title} <{page}>" for title, page in re.findall(r"^- \[([^\]]+)\]\(([^)#]+)\)", text, re.MULTILINE)
+        ]
         parts.append("\n".join([f"```{{toctree}}\n:hidden:\n:caption: {heading}\n", *entries, "```"]))
     return "\n\n".join(parts)
 

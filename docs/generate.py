@@ -1418,13 +1418,46 @@ def diagnosis() -> str:
     return f"```text\n{_diagnosis(0.01, 0.1, 1.0, 10.0, 100.0)}\n```"
 
 
-def draw() -> None:
-    """What `diagnose` plots, as docs/figures/diagnose.svg."""
+FIGURES = ROOT / "docs" / "figures"
+RANKED = [2.2, 1.9, 1.7, 1.3, 1.2, 0.9, 0.6, 0.5, 0.1, -0.2, -0.3, -0.7, -1.0, -1.4]
+RANKED_TARGET = [1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]
+
+
+def draw(folder: Path = FIGURES) -> None:
+    """The figures that this file makes: what `diagnose` plots, and y_direct for several ε."""
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "directloss"})
-    _diagnosis().plot().savefig(ROOT / "docs" / "figures" / "diagnose.svg", metadata={"Date": None})
+    with matplotlib.rc_context({"svg.hashsalt": "directloss", "svg.fonttype": "none"}):
+        _rankings().savefig(folder / "y-direct-by-epsilon.svg", metadata={"Date": None})
+    with matplotlib.rc_context({"svg.hashsalt": "directloss"}):
+        _diagnosis().plot().savefig(folder / "diagnose.svg", metadata={"Date": None})
+
+
+def _rankings() -> Any:
+    """A list as y_direct ranks it: a column for each ε, a line for each item."""
+    import matplotlib.pyplot as plt
+
+    scores, target = torch.tensor(RANKED, dtype=torch.float64), torch.tensor(RANKED_TARGET) == 1
+    epsilons = torch.tensor([0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0], dtype=torch.float64)
+    shape = len(epsilons), len(scores)
+    found = AveragePrecision().infer_augmented(scores.expand(shape), target.expand(shape), epsilons)
+    P, M = int(target.sum()), int((~target).sum())
+    others_above = torch.where(target, M - P * M * found.features, P - P * M * found.features) / 2
+    own_above = torch.where(target, target.cumsum(0), (~target).cumsum(0)) - 1  # items of the class; RANKED is sorted
+    places = 1 + own_above + others_above
+    figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    for item, positive in enumerate(RANKED_TARGET):
+        style = {"color": "tab:blue", "zorder": 2} if positive else {"color": "0.65", "markerfacecolor": "white"}
+        axis.plot(places[:, item], "o-", markersize=8, linewidth=1.5, **style)
+    names = ["prediction", *(f"ε = {epsilon:g}" for epsilon in epsilons.tolist()[1:])]
+    axis.set_xticks(
+        range(len(names)), [f"{name}\nAP {1 - loss:.2f}" for name, loss in zip(names, found.loss, strict=True)]
+    )
+    axis.set(ylabel="rank", yticks=[1, 5, 10, 14])
+    axis.invert_yaxis()
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 @block

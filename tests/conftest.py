@@ -1,6 +1,7 @@
 """What all tests share: one hypothesis profile, the members that every law is tried on, and how lists are drawn."""
 
 import os
+import shutil
 
 import hypothesis
 import pytest
@@ -52,7 +53,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-SLOW_FIXTURES = {"finished", "reproduced"}  # whole experiments, through the command line
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium; tests that need it are skipped where there is none."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no browser here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        launched = playwright.chromium.launch(executable_path=path, args=options)
+        yield launched
+        launched.close()
+
+
+SLOW_FIXTURES = {"browser", "finished", "reproduced", "site", "wheel"}  # a browser, whole experiments, what is built
 UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1.3), Perceptron()]
 LISTS = [  # every task on lists of 0 and 1, with options that matter in short ones
     AveragePrecision(), ZeroOne(), AveragePrecisionAtK(3), ROCAUC(), PartialAUC(0.4), RecallAtFPR(0.3),

@@ -140,8 +140,8 @@ def test_scikit_learn_is_imported_only_by_who_asks_for_it():
 
 
 STANDARD = {
-    "abc", "collections", "dataclasses", "enum", "functools", "importlib", "inspect", "itertools", "math",
-    "numbers", "threading", "types", "typing", "warnings", "weakref",
+    "abc", "collections", "dataclasses", "enum", "functools", "importlib", "inspect", "itertools", "logging", "math",
+    "numbers", "threading", "time", "types", "typing", "warnings", "weakref",
 }  # fmt: skip
 
 

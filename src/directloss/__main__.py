@@ -24,14 +24,25 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("PIL", "cv2", "defusedxml", "joblib", "matplotlib", "ray", "rich", "typer"):
             raise
-        extra = "ray" if error.name == "ray" else "experiments"
-        print(f"{error.name} is missing; install it with: pip install 'directloss[{extra}]'", file=sys.stderr)
+        packages = "ray" if error.name == "ray" else _packages("experiments")
+        said = (
+            f"{error.name} is missing. The command directloss needs more packages than the library. Install them with:"
+        )
+        print(f"{said} pip install {packages}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         from .experiments.cli.terminal import errors, in_words
 
         errors.print(in_words(error), style="red")
         sys.exit(2)
+
+
+def _packages(extra: str) -> str:
+    """What an extra brings, by name: it can be installed wherever directloss itself came from."""
+    from importlib.metadata import requires
+
+    marked = (one.partition(";") for one in requires("directloss") or [])  # e.g. rich>=13; extra == 'experiments'
+    return " ".join(f"'{package.strip()}'" for package, _, marker in marked if f"extra == '{extra}'" in marker)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "directloss.sklearn needs scikit-learn; install it with: pip install 'directloss[sklearn]'", name=error.name
+        "directloss.sklearn needs scikit-learn; install it with: pip install scikit-learn", name=error.name
     ) from error
 
 __all__ = ["DirectLossClassifier"]

@@ -110,7 +110,7 @@ def test_numbers_do_not_depend_on_how_many_run_at_once(finished, tmp_path):
 
 
 def test_ray_gives_the_same_numbers(finished, tmp_path):
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'directloss[ray]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install ray")
     left = copy_some(finished, tmp_path)
     done = call_process("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--backend", "ray", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -263,15 +263,15 @@ def test_report_of_an_empty_folder_says_how_to_fill_it(tmp_path):
     assert f"directloss reproduce synthetic --out {tmp_path}" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"),
-    [("typer", "experiments"), ("joblib", "experiments"), ("matplotlib", "experiments"), ("ray", "ray")],
-)
+@pytest.mark.parametrize("module", ["typer", "joblib", "matplotlib", "ray"])
 @pytest.mark.slow
-def test_a_missing_package_is_named_with_what_to_install(module, extra, tmp_path):
+def test_a_missing_package_is_named_with_what_to_install(module, tmp_path):
     done = without(module, "reproduce", "separable", "--seeds", 1, "--backend", "ray", "--out", tmp_path / "new")
     assert done.returncode == 2
-    assert done.stderr == f"{module} is missing; install it with: pip install 'directloss[{extra}]'\n"
+    said, _, packages = done.stderr.partition("pip install ")
+    assert said.startswith(f"{module} is missing. ")
+    assert "directloss" not in packages  # it may not be published where people look for it
+    assert module in re.findall(r"[\w-]+", packages)
     assert not (tmp_path / "new").exists()
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import random
 import re
-import shutil
 from html import escape
 from pathlib import Path
 
@@ -340,20 +339,6 @@ def test_two_presets_stand_side_by_side(tmp_path):
 def test_report_is_the_same_for_the_same_runs(tmp_path):
     fill(tmp_path, "quick", 3, ["label-noise"])
     assert html(gathered(tmp_path)) == html(gathered(tmp_path))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no browser here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        launched = playwright.chromium.launch(executable_path=path, args=options)
-        yield launched
-        launched.close()
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import shutil
 from statistics import fmean
 
 import pytest
@@ -200,27 +199,18 @@ def test_a_leaderboard_cannot_end_its_script():
 
 
 @pytest.fixture(scope="module")
-def page(quick, tmp_path_factory):
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no browser here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
+def page(quick, browser, tmp_path_factory):
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(html(quick))
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        launched = playwright.chromium.launch(executable_path=path, args=options)
-        found = launched.new_page(viewport={"width": 1000, "height": 800})
-        complaints, requests = [], []
-        found.on("pageerror", lambda error: complaints.append(str(error)))
-        found.on("console", lambda message: complaints.append(message.text))
-        found.on("request", lambda request: requests.append(request.url))
-        found.goto(file.as_uri())
-        yield found
-        assert complaints == []
-        assert requests == [file.as_uri()]
-        launched.close()
+    found = browser.new_page(viewport={"width": 1000, "height": 800})
+    complaints, requests = [], []
+    found.on("pageerror", lambda error: complaints.append(str(error)))
+    found.on("console", lambda message: complaints.append(message.text))
+    found.on("request", lambda request: requests.append(request.url))
+    found.goto(file.as_uri())
+    yield found
+    assert complaints == []
+    assert requests == [file.as_uri()]
 
 
 SHOWN = """[...document.querySelectorAll('.leaderboard tbody tr')].map(row =>

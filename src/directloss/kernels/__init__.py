@@ -10,6 +10,8 @@ from typing import Any
 
 import numba
 
+from . import first_call as first_call
+
 __all__ = ["compiled", "in_threads", "interruptible", "summing"]
 
 

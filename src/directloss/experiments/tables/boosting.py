@@ -26,7 +26,8 @@ Model = Callable[[Tensor], Tensor]
 def installed() -> tuple[tuple[str, ...], list[str]]:
     """The methods whose package is there, and a note on the packages that are missing."""
     packages = {package for package, _ in TREES.values() if find_spec(package) is None}
-    note = f"Left out, since they are not installed: {', '.join(sorted(packages))}. pip install 'directloss[boosting]'."
+    missing = " ".join(sorted(packages))
+    note = f"Left out: a package is missing. pip install {missing.replace('xgboost', 'xgboost-cpu')}"
     return tuple(name for name, (package, _) in TREES.items() if package not in packages), [note] if packages else []
 
 

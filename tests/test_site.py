@@ -1,0 +1,162 @@
+"""The site is built, works as a folder of files without a network, and shows every public name. The animation is right."""
+
+import doctest
+import re
+import sys
+import warnings
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+import torch
+
+import directloss
+import directloss.sklearn
+import directloss.training
+from directloss import AveragePrecision, AveragePrecisionLoss, PositiveDirect, metric
+
+ROOT = Path(__file__).parent.parent
+API = sorted((ROOT / "docs" / "api").glob("*.rst"))
+ANIMATION = ROOT / "docs" / "animation.html"
+NAMES = [
+    f"{module.__name__}.{name}"
+    for module in (directloss, directloss.training, directloss.sklearn)
+    for name in module.__all__
+]
+
+
+def test_every_public_name_is_on_one_page_of_the_reference():
+    shown = re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", "\n".join(path.read_text() for path in API), re.MULTILINE)
+    assert sorted(shown) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("path", API, ids=lambda path: path.stem)
+def test_examples_of_the_reference_run(path):
+    failed, _ = doctest.testfile(str(path), module_relative=False, globs={"torch": torch})
+    assert failed == 0
+
+
+def test_every_public_class_and_function_has_an_example():
+    examples = "\n".join(re.findall(r"^>>> .*", "\n".join(path.read_text() for path in API), re.MULTILINE))
+    for name in NAMES:
+        module, _, short = name.rpartition(".")
+        member = getattr(sys.modules[module], short)
+        if callable(member):
+            assert ">>> " in member.__doc__ or re.search(rf"\b{short}\(", examples), name
+
+
+def test_index_lists_every_page():
+    docs = ROOT / "docs"
+    listed = set(re.findall(r"^- \[[^\]]+\]\(([^)]+)\)", (docs / "index.md").read_text(), re.MULTILINE))
+    pages = {path.name for path in docs.glob("*.md")} - {"index.md"}
+    notebooks = {f"notebooks/{path.name}" for path in (docs / "notebooks").glob("*.ipynb")}
+    assert listed == pages | notebooks | {"recipes/README.md", "api/index.rst"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, notebooks executed; a warning is an error."""
+    from sphinx.cmd.build import main
+
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Sphinx and its extensions, about each other
+        patch.setenv("PYTHONPATH", str(ROOT / "src"))  # for the kernels of the notebooks
+        patch.setenv("OMP_NUM_THREADS", "1")
+        said = folder / "warnings.txt"
+        options = ["-b", "html", "-q", "-W", "--keep-going", "-w", str(said), "-d", str(folder / "doctrees")]
+        code = main([*options, str(ROOT / "docs"), str(folder / "site")])
+    assert code == 0, said.read_text()
+    return folder / "site"
+
+
+def test_links_lead_somewhere_and_nothing_is_loaded_from_a_network(site):
+    pages = {path: path.read_text() for path in site.rglob("*.html") if "_downloads" not in path.parts}
+    assert len(pages) > 40
+    names = {path: set(re.findall(r' (?:id|name)="([^"]+)"', text)) for path, text in pages.items()}
+    for path, text in pages.items():
+        loaded = re.findall(r'<(?:script|img|iframe|link)\b[^>]*? (?:src|href)="([^"]+)"', text)
+        assert not [address for address in loaded if re.match("(https?:)?//", address)], path
+        for link in {unescape(link) for link in re.findall(r' (?:src|href)="([^"]+)"', text)}:
+            if re.match(r"(https?|mailto|data|javascript):", link):
+                continue
+            file, _, part = link.partition("#")
+            target = (path.parent / unquote(file.partition("?")[0])).resolve() if file else path
+            assert target.exists(), f"{path.relative_to(site)}: {link}"
+            if part and target in names:
+                assert unquote(part) in names[target], f"{path.relative_to(site)}: {link}"
+
+
+def test_notebooks_show_their_results(site):
+    for path in (ROOT / "docs" / "notebooks").glob("*.ipynb"):
+        assert '"outputs": []' in path.read_text()
+        assert not re.search(r'"(data|text)": ', path.read_text()), "outputs belong on the site, not into git"
+        assert "± 0." in (site / "notebooks" / f"{path.stem}.html").read_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light")])
+def test_pages_fit_the_screen_and_search_finds(site, browser, width, scheme):
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    complaints, requests = [], []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    for name in ("index", "start", "choosing", "faq", "api/losses", "mathematics", "reproduction"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} scrolls sideways"
+    page.goto((site / "search.html").as_uri() + "?q=warm-up")
+    page.wait_for_selector("ul.search li a")
+    assert complaints == []
+    assert all(address.startswith(("file:", "data:")) for address in requests)
+    page.close()
+
+
+def test_animation_computes_what_the_library_computes(browser):
+    assert len(ANIMATION.read_bytes()) < 60_000
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    complaints, requests = [], []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(ANIMATION.as_uri())
+    x, labels, right, start, rate = page.evaluate("[X, LABELS, RIGHT, START, RATE]")
+    x = torch.tensor([[*row, 1.0] for row in x], dtype=torch.float64)
+    labels, right = torch.tensor(labels), torch.tensor(right)
+    losses = {
+        "theirs": lambda scores: torch.nn.functional.binary_cross_entropy_with_logits(scores, labels.double()),
+        **{
+            f"simulate({epsilon})": AveragePrecisionLoss(PositiveDirect(epsilon))
+            for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)
+        },
+    }
+    for name, loss in losses.items():
+        weights = torch.tensor(start, dtype=torch.float64)
+        for state in page.evaluate(name)[:30]:
+            scores = (x @ weights).requires_grad_()
+            value = loss(scores) if name == "theirs" else loss(scores, labels)
+            (gradient,) = torch.autograd.grad(value, scores)
+            for found, expected in ((state["scores"], scores), (state["value"], value), (state["gradient"], gradient)):
+                torch.testing.assert_close(torch.tensor(found, dtype=torch.float64), expected.detach())
+            for found, given in ((state["right"], right), (state["labelled"], labels)):
+                assert found == pytest.approx(metric(AveragePrecision(), scores, given).item())
+            weights = weights - rate * (gradient @ x)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert requests == [ANIMATION.as_uri()]
+    assert complaints == []
+    page.close()
+
+
+def test_animation_is_played_and_stepped_by_keys(browser):
+    page = browser.new_page()
+    page.goto(ANIMATION.as_uri())
+    page.focus("#step")
+    page.keyboard.press("ArrowRight")
+    assert page.text_content("#step-out") == "1"
+    page.focus("#epsilon")
+    page.keyboard.press("End")
+    assert page.text_content("#epsilon-out") == "10"
+    page.focus("#play")
+    page.keyboard.press("Enter")
+    page.wait_for_function("Number(document.getElementById('step').value) > 2")
+    page.keyboard.press("Enter")
+    assert page.text_content("#play") == "Play"
+    page.close()
