@@ -790,7 +790,7 @@ def tables_against() -> str:
 
 @block
 def when_it_helps() -> str:
-    """Three sentences: on right labels, on wrong ones, and where something else is better. Means only; see tables.md."""
+    """On right labels, on wrong ones, and where something else is better. Means only; see tables.md."""
     length, default = "8×", "pos-AP"
     sentences = []
     for words, kind, noise in TABLE_NOISES:
@@ -800,9 +800,10 @@ def when_it_helps() -> str:
         gains = {name: of["mean"] - by_table["x-ent"][name]["mean"] for name, of in by_table[default].items()}
         won, lost = sum(gain > 0.005 for gain in gains.values()), sum(gain < -0.005 for gain in gains.values())
         sentences.append(
-            f"- **{words[0].upper()}{words[1:]}**, [{len(gains)} real tables](docs/tables.md) ({_seeds(by_table[default])}): "
-            f"`AveragePrecisionLoss` has a mean AP of {means[default]['mean']:.3f}, cross-entropy "
-            f"{means['x-ent']['mean']:.3f}. It wins on {won} tables, loses on {lost}, and ties on the others."
+            f"- **{words[0].upper()}{words[1:]}**, [{len(gains)} real tables](docs/tables.md) "
+            f"({_seeds(by_table[default])}): `AveragePrecisionLoss` has a mean AP of {means[default]['mean']:.3f}, "
+            f"cross-entropy {means['x-ent']['mean']:.3f}. It wins on {won} tables, loses on {lost}, and ties on the "
+            "others."
         )
     if len(sentences) == 1:  # the study has no wrong labels yet
         found = {
@@ -811,8 +812,8 @@ def when_it_helps() -> str:
         }
         sentences.append(
             f"- **Wrong labels** are where it helps: with 30 % of them flipped, on ten classes of images, AP is "
-            f"{found['pos-AP']:.3f}. Cross-entropy has {found[PLAIN]:.3f}, and {found['x-ent']:.3f} if the scale of its "
-            "scores is tuned."
+            f"{found['pos-AP']:.3f}. Cross-entropy has {found[PLAIN]:.3f}, and {found['x-ent']:.3f} if the scale of "
+            "its scores is tuned."
         )
     means, by_table = _tables(length, "symmetric", 0.0), _tables_by_table(length, "symmetric", 0.0)
     gains = {name: of["mean"] - by_table["x-ent"][name]["mean"] for name, of in by_table[default].items()}
@@ -820,8 +821,8 @@ def when_it_helps() -> str:
     trees = "LightGBM logloss"
     sentences.append(
         f"- **When not**: on the table {worst} it loses {-gains[worst]:.3f} to cross-entropy. Gradient boosting "
-        f"(LightGBM) is better than these networks, with a mean of {means[trees]['mean']:.3f}. If you need probabilities "
-        "or accuracy, take cross-entropy."
+        f"(LightGBM) is better than these networks, with a mean of {means[trees]['mean']:.3f}. If you need "
+        "probabilities or accuracy, take cross-entropy."
     )
     return "\n".join(sentences)
 
@@ -985,7 +986,7 @@ def claims() -> str:
 
 @block
 def claims_in_short() -> str:
-    """The paper's main claims: of each study against x-ent and hinge-AP, clean labels on synthetic data and detection."""
+    """The paper's main claims."""
     lines = claims().splitlines()
     return "\n".join([*lines[:4], *lines[5:9]])
 

@@ -1,4 +1,4 @@
-"""The site is built, works as a folder of files without a network, and shows every public name. The animation is right."""
+"""The site works as a folder of files without a network and shows every public name. The animation is right."""
 
 import doctest
 import re

@@ -21,7 +21,8 @@ class Diagnosis(NamedTuple):
     """What `diagnose` returns: one number for every ε, means over the lists that count.
 
     >>> from directloss import AveragePrecision
-    >>> found = diagnose(AveragePrecision(), torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 0]), epsilons=(0.1, 9.0))
+    >>> scores, target = torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 0])
+    >>> found = diagnose(AveragePrecision(), scores, target, epsilons=(0.1, 9.0))
     >>> found.loss, found.share
     (0.5, tensor([0.0000, 0.6667], dtype=torch.float64))
     """
