@@ -1425,9 +1425,12 @@ RANKED_TARGET = [1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]
 
 
 def draw(folder: Path = FIGURES) -> None:
-    """The figures that this file makes: what `diagnose` plots, and y_direct for several ε."""
+    """The figures that `./dev docs` makes: what `diagnose` plots, y_direct for several ε, the map of the package."""
     import matplotlib
 
+    from docs import house
+
+    (folder / "house.svg").write_text(house.draw())
     matplotlib.use("svg")
     with matplotlib.rc_context({"svg.hashsalt": "directloss", "svg.fonttype": "none"}):
         _rankings().savefig(folder / "y-direct-by-epsilon.svg", metadata={"Date": None})
@@ -1449,8 +1452,9 @@ def _rankings() -> Any:
     places = 1 + own_above + others_above
     figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for item, positive in enumerate(RANKED_TARGET):
-        style = {"color": "tab:blue", "zorder": 2} if positive else {"color": "0.65", "markerfacecolor": "white"}
-        axis.plot(places[:, item], "o-", markersize=8, linewidth=1.5, **style)
+        color = "tab:blue" if positive else "0.65"
+        filled = color if positive else "white"
+        axis.plot(places[:, item], "o-", markersize=8, color=color, markerfacecolor=filled, zorder=2 + positive)
     names = ["prediction", *(f"ε = {epsilon:g}" for epsilon in epsilons.tolist()[1:])]
     axis.set_xticks(
         range(len(names)), [f"{name}\nAP {1 - loss:.2f}" for name, loss in zip(names, found.loss, strict=True)]
