@@ -15,7 +15,9 @@ __all__ = ["ByNegatives", "ByRank", "CountTask", "LinearLossTask", "RankingTask"
 
 
 def explain(task: Any, positives: int, negatives: int) -> str:
-    """Which way the oracle of a task takes for each sign of the weight in such a list, and what it costs after sorting.
+    """How inference is done in a list of this size, for each sign of the weight, and what it costs after sorting.
+
+    A row is a positive, a column is a negative. docs/mathematics.md explains the ways; all of them are exact.
 
     >>> from directloss import BinaryDCG
     >>> print(explain(BinaryDCG(), positives=100, negatives=900))

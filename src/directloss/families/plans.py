@@ -181,9 +181,9 @@ def describe(way: int, plan: Plan) -> str:
         kernels.COLUMNS: ("columns alone, by divide and conquer, O(P log M + M)", P * ceil(log2(M + 1)) + M),
         kernels.ONE_ROW: ("one row counts, O(P + M)", P + M),
         kernels.CUT: (
-            (f"cut at rank {k:,}, nothing to choose before it, O(P + M)", P + M)
+            (f"only whether a positive is in the first {k:,} ranks counts, O(P + M)", P + M)
             if flat
-            else (f"cut at rank k = {k:,}, a table before it, O(k² + P + M)", triangle + P + M)
+            else (f"cut at rank k = {k:,}, a table of the ranks before it, O(k² + P + M)", triangle + P + M)
         ),
         kernels.BAND: ("rows narrow a band, a table solves it, O(PM) at worst", P * M),
         kernels.TABLE: ("a table, O(PM)", P * M),

@@ -23,7 +23,7 @@ __all__ = ["AveragePrecision"]
 
 @dataclass(frozen=True)
 class AveragePrecision(RankingTask):
-    """1 − average precision. Every oracle is exact; after sorting, O(P log M + M) for a weight above 0.
+    """1 − average precision. Inference is exact for both signs; after sorting it takes O(P log M + M) for a weight above 0.
 
     >>> AveragePrecision().infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(0.4167)
@@ -35,8 +35,9 @@ class AveragePrecision(RankingTask):
     def explain(self, positives: int, negatives: int) -> str:
         return (
             f"{self!r}, {positives:,} positives, {negatives:,} negatives\n"
-            "weight > 0: rows alone, and columns where rows cross, O(P log M + M)\n"
-            "weight < 0: rows and bounds narrow a band, a table solves it; as a rule O(P log M + M), O(PM) at worst"
+            "weight > 0: the best place of each positive, then of negatives where these cross, O(P log M + M)\n"
+            "weight < 0: bounds on the place of each positive, then a table of what they leave open; as a rule "
+            "O(P log M + M), O(PM) at worst"
         )
 
     def _solve_lists(
