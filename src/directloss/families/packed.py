@@ -20,7 +20,7 @@ __all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve
 
 CHUNK = 1 << 16  # items that are packed, sorted and solved while the cache holds them
 SHORT = 1 << 14  # items up to which memory is kept
-THREADED, AWAKE = 1 << 19, 1 << 16  # items from which on new threads help, and those of torch, which are awake
+THREADED, AWAKE = 1 << 19, 1 << 18  # items from which on new threads help, and those of torch, which are awake
 
 
 class Lists(NamedTuple):
