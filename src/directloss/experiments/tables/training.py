@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from ...training import with_positives
 from ..networks import Heads, Networks
@@ -57,13 +58,15 @@ def train(
     seed: int,
     record: Callable[[str, Callable[[Tensor], Tensor]], None],
     callback: Callable[[int], object] = lambda step: None,
+    average: float = 1.0,
 ) -> dict[str, float]:
     """Train a network for every method and setting, to the last of the moments; return seconds a training by method.
 
     All begin with the same weights and see the same batches, except methods that draw their own. At every moment
     `record` is called for each method with what scores inputs: (items, columns) to (settings, items). A network whose
     scores are no longer finite stays as it is. The time of the networks is shared out among them; that of a loss is
-    its own.
+    its own. Networks are measured with averaged weights, whose newest ones count for the share `average`, or more in
+    the first steps: 1 is no average.
     """
     shares = {METHODS[name].positives for name in methods} if data.lists is None else {None}
     seconds: dict[str, float] = {}
@@ -71,7 +74,7 @@ def train(
     for share in sorted(shares, key=str):
         mine = {n: s for n, s in methods.items() if len(shares) == 1 or METHODS[n].positives == share}
         generator = torch.Generator().manual_seed(seed)
-        group = _Group(data, mine, facts, _batches(data, batch, share, generator), seed)
+        group = _Group(data, mine, facts, _batches(data, batch, share, generator), seed, average)
         for number in range(moments[-1]):
             group.step(number)
             if number + 1 in moments:
@@ -93,12 +96,14 @@ class _Group:
         facts: Facts,
         batches: Iterator[Tensor],
         seed: int,
+        average: float,
     ) -> None:
-        self.data, self.batches = data, batches
+        self.data, self.batches, self.average = data, batches, average
         self.shared = 0.0
         self.parts: list[_Part] = []
         strengths: list[float] = []
         rates: list[float] = []
+        decays: list[float] = []
         partners: list[int] = []
         warm: list[bool] = []
         scaled: list[bool] = []
@@ -111,6 +116,7 @@ class _Group:
                 for setting in settings * of.networks:
                     strengths.append(setting.strength)
                     rates.append(setting.learning_rate)
+                    decays.append(setting.weight_decay)
                     warm.append(of.warm)
                     scaled.append(of.scaled)
             self.parts.append(_Part(make(facts), slice(begin, len(rates)), measured))
@@ -125,7 +131,8 @@ class _Group:
             with torch.no_grad():
                 self.networks.weights[partners] = Heads(1, widths, "he", generator).weights
         self.adam = OPTIMIZERS["adamw"](self.networks.weights)
-        self.decay = torch.zeros(1)
+        self.decay = torch.tensor(decays).unsqueeze(1)
+        self.averaged = self.networks.weights.detach().clone()
 
     def step(self, number: int) -> None:
         """One step of Adam for all networks."""
@@ -149,6 +156,7 @@ class _Group:
         (gradient,) = torch.autograd.grad(scores, weights, at_scores)
         with torch.no_grad():
             weights.sub_((self.rates * self.adam(gradient, self.decay)).where(finite, 0.0))
+            self.averaged.lerp_(weights, max(self.average, 1 / (number + 1)))
         self.shared += time.process_time() - begin - in_losses
 
     def models(self) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
@@ -158,7 +166,9 @@ class _Group:
         def scores(inputs: Tensor) -> Tensor:
             if id(inputs) not in scored:
                 with torch.no_grad():
-                    scored[id(inputs)] = torch.cat([self.networks(chunk) for chunk in inputs.split(4096)], dim=1)
+                    weights = {"weights": self.averaged}
+                    parts = [functional_call(self.networks, weights, chunk) for chunk in inputs.split(4096)]
+                    scored[id(inputs)] = torch.cat(parts, dim=1)
             return scored[id(inputs)]
 
         for part in self.parts:
