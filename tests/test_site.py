@@ -101,7 +101,7 @@ def test_pages_fit_the_screen_and_search_finds(site, browser, width, scheme):
     complaints, requests = [], []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
-    for name in ("index", "start", "choosing", "faq", "api/losses", "mathematics", "reproduction"):
+    for name in ("index", "start", "api/losses", "reproduction"):
         page.goto((site / f"{name}.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} scrolls sideways"
     page.goto((site / "search.html").as_uri() + "?q=warm-up")
@@ -130,7 +130,7 @@ def test_animation_computes_what_the_library_computes(browser):
     }
     for name, loss in losses.items():
         weights = torch.tensor(start, dtype=torch.float64)
-        for state in page.evaluate(name)[:30]:
+        for state in page.evaluate(name)[:15]:
             scores = (x @ weights).requires_grad_()
             value = loss(scores) if name == "theirs" else loss(scores, labels)
             (gradient,) = torch.autograd.grad(value, scores)

@@ -23,7 +23,7 @@ __all__ = ["AveragePrecision"]
 
 @dataclass(frozen=True)
 class AveragePrecision(RankingTask):
-    """1 − average precision. Inference is exact for both signs; after sorting it takes O(P log M + M) for a weight above 0.
+    """1 − average precision. Inference is exact; after sorting it takes O(P log M + M) for a weight above 0.
 
     >>> AveragePrecision().infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(0.4167)
