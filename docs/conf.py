@@ -5,6 +5,7 @@ three pages are files of the root, so nothing is written twice. Formulas become 
 script. Nothing is loaded from a network.
 """
 
+import inspect
 import os
 import posixpath
 import re
@@ -15,6 +16,7 @@ from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import download_reference
 from sphinx.application import Sphinx
+from sphinx.util.inspect import stringify_signature
 
 import directloss
 
@@ -121,6 +123,13 @@ def open_pages(_: Sphinx, document: nodes.document) -> None:
             link.replace_self(nodes.reference("", "", *link.children, refuri="animation.html", internal=False))
 
 
+def signature(_: Sphinx, what: str, name: str, member: Any, *rest: Any) -> tuple[str, str] | None:
+    """Of a class: what its constructor takes. Sphinx would show `Task.__new__`, which takes anything."""
+    if what != "class":
+        return None
+    return stringify_signature(inspect.signature(member), show_annotation=False, show_return_annotation=False), ""
+
+
 def formula(translator: Any, node: nodes.Element) -> None:
     """A formula as MathML."""
     block = isinstance(node, nodes.math_block)
@@ -133,4 +142,5 @@ def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("source-read", read)
     app.connect("doctree-read", open_pages)
+    app.connect("autodoc-process-signature", signature)
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
