@@ -728,7 +728,7 @@ def tables_runs() -> str:
     """What the results hold."""
     parts = []
     for words, kind, noise in TABLE_NOISES:
-        found = _tables_by_table("1×", kind, noise).get("x-ent", {})
+        found = _tables_by_table("8×", kind, noise).get("x-ent", {})
         if found:
             parts.append(f"{words}: {len(found)} tables, {_seeds(found)}")
     return "; ".join(parts)

@@ -11,6 +11,7 @@ SCRIPT = """
 document.querySelectorAll('.leaderboard').forEach(board => {
   const data = JSON.parse(board.querySelector('script').textContent);
   const width = data.keys.length, selects = [...board.querySelectorAll('select')];
+  for (const row of data.rows) for (let k = 0; k < width; k++) row[k] = data.names[k][row[k]];
   const [head, body, count] = ['thead tr', 'tbody', 'output'].map(name => board.querySelector(name));
   let sorted = width, down = true;
   const rows = () => {
@@ -70,9 +71,10 @@ document.querySelectorAll('.leaderboard').forEach(board => {
 
 def leaderboard_html(board: Leaderboard) -> str:
     """The choices, an empty table, and the rows as JSON, which `SCRIPT` shows."""
-    choices = ""
+    choices, names = "", []
     for place, (key, begin) in enumerate(zip(board.keys, board.begin, strict=True)):
         found = dict.fromkeys(str(row[place]) for row in board.rows)
+        names.append({value: number for number, value in enumerate(found)})
         given = {"each": f"each {key}", "mean": f"mean over all: {key}", **{value: value for value in found}}
         options = ""
         for value, text in given.items():
@@ -81,7 +83,11 @@ def leaderboard_html(board: Leaderboard) -> str:
         choices += f"<label>{escape(key)} <select>{options}</select></label>\n"
     header = [*board.keys, *board.values, "rows"]
     head = "".join(f'<th scope="col"><button type="button">{escape(name)}</button></th>' for name in header)
-    data = {"keys": board.keys, "values": board.values, "rows": board.rows}
+    rows = []
+    for row in board.rows:  # a third of the text, with numbers in the place of names
+        numbers = (of[str(value)] for of, value in zip(names, row, strict=False))
+        rows.append([*numbers, *row[len(names) :]])
+    data = {"keys": board.keys, "names": [list(of) for of in names], "values": board.values, "rows": rows}
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return (
         f'<h3>{escape(board.title)}</h3>\n<div class="leaderboard">\n'

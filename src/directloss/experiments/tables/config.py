@@ -58,9 +58,7 @@ class TableOptions(Options):
         Path | None,
         Option("Folder with tables (see docs/tables.md); without it quick uses scikit-learn's.", metavar="DIR"),
     ] = None
-    protocol: Annotated[str, Option("untuned: one default; regularised: also weight decay; tuned.")] = (
-        "untuned"
-    )
+    protocol: Annotated[str, Option("untuned: one default; regularised: also weight decay; tuned.")] = "untuned"
 
 
 class Part(NamedTuple):
