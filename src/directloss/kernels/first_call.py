@@ -10,7 +10,7 @@ from typing import Any
 
 from numba.core import event
 
-__all__ = ["Announcement"]
+__all__ = ["ANNOUNCEMENT", "MESSAGE", "Announcement"]
 
 MESSAGE = (
     "directloss compiles its kernels for this machine. This happens once and takes up to a minute; numba keeps the "
@@ -57,4 +57,5 @@ def _is_ours(event: Any) -> bool:
     return event.data["dispatcher"].py_func.__module__.startswith("directloss.")
 
 
-event.register("numba:compile", Announcement())
+ANNOUNCEMENT = Announcement()
+event.register("numba:compile", ANNOUNCEMENT)
