@@ -131,7 +131,8 @@ def measure(rounds: int) -> dict[str, Any]:
     torch.set_num_threads(2)
     print("flat lists and batches …", file=sys.stderr, flush=True)
     results: dict[str, Any] = {
-        "1,024 lists of 100": compare(flat_lists(1024, 100), rounds),
+        "1,024 lists of 100, flat": compare(flat_lists(1024, 100), rounds),
+        "1,024 lists of 100": compare(batches(1024, 100), rounds),
         "10,240 lists of 100": compare(batches(10_240, 100), rounds),
     }
     print("a memory of scores …", file=sys.stderr, flush=True)

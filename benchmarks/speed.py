@@ -185,7 +185,7 @@ def measure(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
     for name, update in UPDATES.items():
         batch[name] = with_backward(AveragePrecisionLoss(update), batch_scores, batch_target)
         small[name] = with_backward(AveragePrecisionLoss(update), small_scores, small_target)
-    cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
+    cross_entropy = torch.nn.BCEWithLogitsLoss()  # a module, as ours
     small["binary cross-entropy"] = with_backward(lambda s, t: cross_entropy(s, t.float()), small_scores, small_target)
     print("batches and short lists …", file=sys.stderr, flush=True)  # first: long ones leave a scattered heap behind
     batches, shorts = compare(batch, 2 * rounds), compare(small, 2 * rounds)

@@ -13,6 +13,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "interrupts": 0,
     "checks": 0,
     "kernels": 0,
+    "threads": 0,
     "update": 1,
     "distributed": 1,
     "groups": 1,
@@ -140,8 +141,8 @@ def test_scikit_learn_is_imported_only_by_who_asks_for_it():
 
 
 STANDARD = {
-    "abc", "collections", "dataclasses", "enum", "functools", "importlib", "inspect", "itertools", "math",
-    "numbers", "threading", "types", "typing", "warnings", "weakref",
+    "abc", "collections", "ctypes", "dataclasses", "enum", "functools", "importlib", "inspect", "itertools", "math",
+    "numbers", "os", "threading", "types", "typing", "warnings", "weakref",
 }  # fmt: skip
 
 

@@ -53,7 +53,9 @@ def differentiable_values(
 def attached(scores: Tensor, gradient: Tensor, value: Tensor) -> Tensor:
     """A number, with its gradient at the scores."""
     flat = scores if scores.dtype == gradient.dtype else scores.to(gradient.dtype)
-    total = torch.dot(flat.reshape(-1), gradient.reshape(-1))
+    if flat.dim() != 1:  # a view of what is flat costs 3 µs in the backward pass
+        flat, gradient = flat.reshape(-1), gradient.reshape(-1)
+    total = torch.dot(flat, gradient)
     total.data = value
     return total
 

@@ -104,9 +104,10 @@ class ScoreMemory(nn.Module):
             self._sorted = SortedKeys(self.scores.numpy(), self.target.numpy() > 0, self.seen.numpy())
         keys, detached = self._sorted, scores.detach()
         keys.version = ()  # a step that fails half-way leaves them to be made anew
-        ranked, places = keys.exchange(items.numpy(), detached.numpy())
-        value = loss.task.contrast_sorted(ranked, loss.update.row, keys.gradient, keys.scratch)
-        at_batch = torch.from_numpy(keys.gradient[places] * keys.factors(items.numpy()))
+        places = keys.exchange(items.numpy(), detached.numpy())
+        distinct, which = np.unique(places, return_inverse=True)
+        value, gradient = loss.task.contrast_sorted(keys.keys, keys.classes, loss.update.row, distinct, keys.scratch)
+        at_batch = torch.from_numpy(gradient[which] * keys.factors(items.numpy()))
         self._store(detached, items)
         keys.version = self._stamp()
         return attached(scores, at_batch, torch.tensor(value))
@@ -159,12 +160,14 @@ class SortedKeys:
         samples = np.flatnonzero(seen)
         self.keys = self._pack(scores[samples], samples)
         self.keys.sort()
+        positives = int(np.count_nonzero(positive & seen))
+        self.classes = positives, samples.size - positives
         # what every step writes to: new memory would take half as long as the ranking
-        self.current, self.next, self.ranked = np.empty((3, seen.size), np.int64)
-        self.gradient, self.scratch = np.empty(seen.size, np.float32), scratch(seen.size)
+        self.current, self.next = np.empty((2, seen.size), np.int64)
+        self.scratch = scratch(seen.size)
 
-    def exchange(self, items: NDArray[np.int64], scores: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Give samples their new scores; return all keys with their places as indexes, and the places of the samples.
+    def exchange(self, items: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Give samples their new scores; return their places in the ranking.
 
         The arrays that this was made from must still hold the old scores.
         """
@@ -173,17 +176,18 @@ class SortedKeys:
         gone, new = self._pack(self.scores[old], old), self._pack(scores[which], samples)
         gone.sort()
         size = self.keys.size - gone.size + new.size
-        kept, ranked = self.next[:size], self.ranked[:size]
-        import_module("directloss.kernels.memory").exchange(self.keys, gone, np.sort(new), kept, ranked)
+        kept = self.next[:size]
+        import_module("directloss.kernels.memory").exchange(self.keys, gone, np.sort(new), kept)
         self.keys, self.current, self.next = kept, self.next, self.current
-        return ranked, kept.searchsorted(new)[samples.searchsorted(items)]
+        more = np.count_nonzero(self.positive[samples]) - np.count_nonzero(self.positive[old])
+        self.classes = self.classes[0] + int(more), self.classes[1] + samples.size - old.size - int(more)
+        return kept.searchsorted(new)[samples.searchsorted(items)]
 
     def factors(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """How many samples of the list every sample of the batch stands for."""
-        classes = np.array(import_module("directloss.kernels.lists").count_classes(self.keys))
         drawn = self.positive[items]
         batch = np.array([np.count_nonzero(drawn), np.count_nonzero(~drawn)])
-        positives, negatives = classes / np.maximum(batch, 1)
+        positives, negatives = np.array(self.classes) / np.maximum(batch, 1)
         return np.where(drawn, positives, negatives).astype(np.float32)
 
     def _pack(self, scores: NDArray[np.float32], samples: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,20 +1,31 @@
 """Parts of a batch in several threads: the numbers of one, errors that come through, nothing left behind."""
 
+import multiprocessing
 import threading
 
 import pytest
 import torch
 
-from directloss import ROCAUC, AveragePrecision, NegativeDirect, PositiveDirect, StructuredLoss
+from directloss import ROCAUC, AveragePrecision, NegativeDirect, PositiveDirect, StructuredLoss, threads
 from directloss.families import packed
-from directloss.kernels import in_threads
+from directloss.threads import in_threads, team
+
+
+@pytest.fixture(params=["threads of torch", "new threads"])
+def many(request, monkeypatch):
+    """Both kinds of threads."""
+    if request.param == "new threads":
+        monkeypatch.setattr(threads, "_team", lambda: None)
+    elif team() is None:
+        pytest.skip("torch was built with another OpenMP")
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small(many, monkeypatch):
     """Threads from the first item on, a few lists in a part."""
     monkeypatch.setattr(packed, "CHUNK", 50)
     monkeypatch.setattr(packed, "THREADED", 0)
+    monkeypatch.setattr(packed, "AWAKE", 0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
 
 
@@ -52,7 +63,28 @@ def test_an_error_in_a_thread_is_raised_here(small):
         StructuredLoss(AveragePrecision(), PositiveDirect(1.0))(scores, target)
 
 
-def test_every_part_is_done_once_and_the_first_error_ends_all():
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_does_not_wait_for_threads_that_it_does_not_have(small):
+    """Nor does its own fork. OpenMP would wait forever."""
+    scores, target = torch.randn(40, 17, dtype=torch.float64), torch.arange(17).expand(40, 17) < 5
+    want = solved(AveragePrecision(), PositiveDirect(1.0), scores, target)
+    fork = multiprocessing.get_context("fork")
+    found = fork.SimpleQueue()
+
+    def child():
+        got = solved(AveragePrecision(), PositiveDirect(1.0), scores, target)
+        found.put((team() is None, all(torch.equal(a, b) for a, b in zip(want, got, strict=True))))
+
+    process = fork.Process(target=child)
+    process.start()
+    process.join(60)
+    alive = process.is_alive()
+    process.kill()
+    assert not alive
+    assert found.get() == (True, True)
+
+
+def test_every_part_is_done_once_and_the_first_error_ends_all(many):
     done = []
     in_threads([done.append, done.append, done.append], range(100))
     assert sorted(done) == list(range(100))

@@ -14,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 
 from ..groups import runs
+from ..threads import in_threads, team
 
 __all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve_parts", "take_memory"]
 
-CHUNK = 1 << 15  # items that are packed, sorted and solved while the cache holds them
+CHUNK = 1 << 16  # items that are packed, sorted and solved while the cache holds them
 SHORT = 1 << 14  # items up to which memory is kept
-THREADED = 1 << 19  # items from which on threads help; below, those of OpenMP still spin on the other cores
+THREADED, AWAKE = 1 << 19, 1 << 15  # items from which on new threads help, and those of torch, which are awake
 
 
 class Lists(NamedTuple):
@@ -29,16 +30,16 @@ class Lists(NamedTuple):
     positive: NDArray[np.bool_]
     valid: NDArray[np.bool_] | None
     """Or None where all items are."""
-    places: NDArray[np.int64] | None
-    """The index of each item, so that they stand list by list, or None where they stand so."""
+    order: NDArray[np.int32] | None
+    """The items list by list, or None where they stand so."""
     exact: NDArray[np.float64] | None
-    """The scores by index, or None where float32 holds them."""
+    """The scores by item, or None where float32 holds them."""
     starts: NDArray[np.int64]
     """(lists + 1,) where each list starts."""
     numbers: NDArray[np.float64]
     """(lists, 6) the weights of both outputs, the scale, F(away) − F(toward), both losses; a kernel writes the last."""
     gradient: NDArray[Any]
-    """By index; a kernel writes it, as the next one."""
+    """By item; a kernel writes it, as the next one."""
     counted: NDArray[np.bool_]
     """(lists,) which lists count."""
 
@@ -50,8 +51,8 @@ class Lists(NamedTuple):
             numbers=self.numbers[first:last],
             counted=self.counted[first:last],
         )
-        if self.places is not None:
-            return found
+        if self.order is not None:
+            return found._replace(order=self.order[begin:end])
         return found._replace(
             scores=self.scores[begin:end],
             positive=self.positive[begin:end],
@@ -108,44 +109,41 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
         return
     if not total:
         return
-    threads = torch.get_num_threads() if total >= THREADED else 1
+    threads = torch.get_num_threads() if total >= (THREADED if team() is None else AWAKE) else 1
     pieces = ceil(total / CHUNK / threads) * threads  # so that all threads have as much to do
     inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
     edges = sorted({0, *inner, count})
     parts = list(pairwise(edges))
     sizes = np.diff(lists.starts[edges])
-    longest = int(np.diff(lists.starts).max())
-    packed = None if lists.places is None else _pack(lists, refuse, np.empty(total, np.int64))
+    lengths = np.diff(lists.starts)
+    longest, shortest = int(lengths.max()), int(lengths.min())
 
     def worker() -> Callable[[tuple[int, int]], None]:
         mine = scratch(longest)
-        buffer = np.empty(sizes.max() if packed is None else 0, np.int64)
+        buffer = np.empty(sizes.max(), np.int64)
 
         def work(edges: tuple[int, int]) -> None:
             part = lists.part(*edges)
-            if packed is None:  # lists of one length
-                keys = _pack(part, refuse, buffer[: part.scores.size])
-                keys.reshape(part.counted.size, -1).sort()
-            else:
-                keys = packed[slice(*lists.starts[list(edges)])]
-                for first, last in runs(part.starts):
-                    keys[part.starts[first] : part.starts[last]].reshape(last - first, -1).sort()
+            keys = _pack(part, refuse, buffer[: part.starts[-1]])
+            of_one_length = [(0, part.counted.size)] if longest == shortest else runs(part.starts)
+            for first, last in of_one_length:
+                keys[part.starts[first] : part.starts[last]].reshape(last - first, -1).sort()
             solve(keys, part, *mine)
 
         return work
 
     workers = [worker() for _ in range(min(threads, len(parts)))]
-    import_module("directloss.kernels").in_threads(workers, parts)
+    in_threads(workers, parts)
 
 
 def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    if not _kernels().pack(lists.scores, lists.positive, lists.valid, keys):
+    if lists.order is None:
+        finite = _kernels().pack(lists.scores, lists.positive, lists.valid, keys)
+    else:
+        finite = _kernels().pack_some(lists.scores, lists.positive, lists.valid, lists.order, keys)
+    if not finite:
         refuse()
-    if lists.places is None:
-        return keys
-    moved = np.empty_like(keys)
-    _kernels().move(keys, lists.places, moved)
-    return moved
+    return keys
 
 
 def scratch(longest: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:

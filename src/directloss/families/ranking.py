@@ -88,11 +88,12 @@ class RankingTask(Task):
             and target.dtype is torch.bool
             and scores.is_cpu
             and target.is_cpu
-            and scores.shape == target.shape
-            and len(scores) <= SHORT
+            and scores.numel() <= SHORT
             and _is_constant(row)
         ):
-            return self._contrast_one(scores.contiguous().numpy(), target.contiguous().numpy(), row)
+            given, positive = scores.contiguous().numpy(), target.contiguous().numpy()
+            if given.shape == positive.shape:
+                return self._contrast_one(given, positive, row)
         return self._contrast(scores, target, row, mask, None)
 
     def contrast_flat(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None, groups: Groups) -> Contrast:
@@ -140,17 +141,23 @@ class RankingTask(Task):
         return Contrast._make(_tensors(scores, gradient, value, counted))
 
     def contrast_sorted(
-        self, keys: NDArray[np.int64], row: Row, gradient: NDArray[np.float32], scratch: tuple[Any, Any]
-    ) -> float:
-        """Write the gradient of one list by its sorted keys, whose indexes are their places; return the value."""
+        self,
+        keys: NDArray[np.int64],
+        classes: tuple[int, int],
+        row: Row,
+        places: NDArray[np.int64],
+        scratch: tuple[NDArray[np.float64], NDArray[np.int32]],
+    ) -> tuple[float, NDArray[np.float32]]:
+        """The value of one list by its sorted keys, and the gradient at some of them, in ascending order."""
         constants, kinds, down = _constants(*row)
         numbers, starts, counted = constants.copy(), np.array([0, keys.size]), np.zeros(1, np.bool_)
-        self._solve_lists(
-            kinds, down, keys, Lists(gradient, counted, None, None, None, starts, numbers, gradient, counted), *scratch
-        )
-        if not counted[0]:
-            gradient[: keys.size] = 0.0
-        return row.value(*numbers[0, 3:].tolist())
+        nothing, gradient = np.empty(0, np.float32), np.zeros(places.size, np.float32)
+        lists = Lists(nothing, counted, None, None, None, starts, numbers, nothing, counted)
+        self._solve_lists(kinds, down, keys, lists, *scratch)
+        if counted[0]:
+            factor = numbers[0, 2] * self.scale(*classes) / prod(classes)
+            import_module("directloss.kernels.memory").gather(keys, places, factor, *scratch, gradient)
+        return row.value(*numbers[0, 3:].tolist()), gradient
 
     def _contrast_one(self, scores: NDArray[np.float32], positive: NDArray[np.bool_], row: Row) -> Contrast:
         """`_contrast` for the list that most training loops have, with less Python: 12 µs of a list of 512."""
@@ -200,14 +207,11 @@ class RankingTask(Task):
             scores, target, mask = scores.cpu(), target.cpu(), None if mask is None else mask.cpu()
         host, dtype = scores.contiguous(), scores.dtype
         exact = host.numpy().reshape(-1) if dtype is torch.float64 else None
-        if groups is not None and exact is not None:
-            exact = np.empty_like(exact)
-            exact[groups.places] = host.numpy().reshape(-1)
         whole = Lists(
             (host if dtype is torch.float32 else host.to(torch.float32)).numpy().reshape(-1),
             (target if target.dtype is torch.bool else target != 0).contiguous().numpy().reshape(-1),
             None if mask is None else mask.contiguous().numpy().reshape(-1),
-            None if groups is None else groups.places,
+            None if groups is None else groups.order,
             exact,
             np.arange(lists + 1) * items if groups is None else groups.starts,
             numbers if groups is None else numbers[groups.lists],
@@ -215,11 +219,9 @@ class RankingTask(Task):
             np.zeros(lists, np.bool_),
         )
         solve_parts(whole, partial(self._solve_lists, kinds, down), partial(check_finite, scores, mask))
-        gradient = whole.gradient
         if groups is not None:
             numbers[groups.lists], whole.counted[groups.lists] = whole.numbers, whole.counted.copy()
-            gradient = gradient[groups.places]
-        return gradient.reshape(shape), whole.counted.reshape(batch), numbers
+        return whole.gradient.reshape(shape), whole.counted.reshape(batch), numbers
 
     def _solve_lists(
         self,

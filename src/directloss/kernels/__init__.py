@@ -1,16 +1,16 @@
 """Compiled loops: NumPy arrays in, NumPy arrays out, no torch, no state, no GIL.
 
-A kernel computes in float64, takes a batch of lists and loops over it inside. It starts no threads; `in_threads` calls
+A kernel computes in float64, takes a batch of lists and loops over it inside. It starts no threads; `threads.py` calls
 kernels in several.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numba
 
-__all__ = ["compiled", "in_threads", "interruptible", "summing"]
+__all__ = ["compiled", "interruptible", "summing"]
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -46,34 +46,5 @@ def interruptible(kernel: Callable[..., Any], *arguments: Any) -> None:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join()
-    if errors:
-        raise errors[0]
-
-
-def in_threads(workers: Sequence[Callable[[Any], None]], parts: Sequence[Any]) -> None:
-    """Do every part, each worker in a thread of its own, the first of them in this one.
-
-    Threads live as long as the call, so there is nothing that a fork could lose; starting one takes 80 µs. The first
-    error ends all and is raised here. Workers bring their scratch memory: what another thread allocates is new to the
-    process each time.
-    """
-    left = iter(parts)
-    errors: list[BaseException] = []
-
-    def run(worker: Callable[[Any], None]) -> None:
-        try:
-            for part in left:  # hands out each part once
-                if errors:
-                    return
-                worker(part)
-        except BaseException as error:
-            errors.append(error)
-
-    others = [threading.Thread(target=run, args=(worker,), daemon=True) for worker in workers[1:]]
-    for thread in others:
-        thread.start()
-    run(workers[0])
-    for thread in others:
-        thread.join()
     if errors:
         raise errors[0]

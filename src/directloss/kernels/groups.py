@@ -5,18 +5,60 @@ from numpy.typing import NDArray
 
 from . import compiled
 
-__all__ = ["arrange"]
+__all__ = ["arrange", "count", "find_runs", "line_up", "span"]
+
+
+@compiled
+def find_runs(ids: NDArray[np.int64]) -> NDArray[np.int64]:  # [n], n ≥ 1
+    """Where each run of equal ids starts, and where the last one ends; nothing if ids fall somewhere."""
+    starts = np.empty(ids.size + 1, np.int64)
+    starts[0] = 0
+    runs = 1
+    for n in range(1, ids.size):
+        if ids[n] != ids[n - 1]:
+            if ids[n] < ids[n - 1]:
+                return starts[:0]
+            starts[runs] = n
+            runs += 1
+    starts[runs] = ids.size
+    return starts[: runs + 1].copy()
+
+
+@compiled
+def span(ids: NDArray[np.int64]) -> tuple[int, int]:  # [n], n ≥ 1
+    """The least id and the greatest."""
+    low = high = ids[0]
+    for n in range(1, ids.size):
+        low, high = min(low, ids[n]), max(high, ids[n])
+    return low, high
+
+
+@compiled
+def count(ids: NDArray[np.int64], low: int, counts: NDArray[np.int32]) -> None:  # [n], [ids], zeros
+    """Add up how often each id comes."""
+    for n in range(ids.size):
+        counts[ids[n] - low] += 1
 
 
 @compiled
 def arrange(
     ids: NDArray[np.int64],  # [n]
     low: int,  # the least of them
-    starts: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
-    places: NDArray[np.int64],  # [n] written
+    starts: NDArray[np.int32],  # by id − low: where the list starts; then where it ends
+    order: NDArray[np.int32],  # [n] written
 ) -> None:
-    """Write where each item goes, so that items stand list by list, those of a list in their order."""
+    """Write the items list by list, those of a list in their order."""
     for n in range(ids.size):
         k = ids[n] - low
-        places[n] = starts[k]
+        order[starts[k]] = n
         starts[k] += 1
+
+
+@compiled
+def line_up(begins: NDArray[np.int64], lengths: NDArray[np.int64], order: NDArray[np.int32]) -> None:  # [b], [b], [n]
+    """Write the items of lists that are runs, one list behind the other."""
+    place = 0
+    for k in range(begins.size):
+        for m in range(lengths[k]):
+            order[place + m] = begins[k] + m
+        place += lengths[k]

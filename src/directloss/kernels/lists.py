@@ -4,8 +4,6 @@ A list is packed into keys and sorted by its caller. `open_list` splits it into 
 how many negatives stand above each positive in one or two outputs, and `close_list` makes features of these counts.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,16 +11,18 @@ from . import compiled, summing
 
 __all__ = [
     "AUGMENTED",
+    "INDEX_BITS",
     "LONGEST_LIST",
     "NOTHING",
     "TRUTH",
+    "alike",
     "close_list",
     "count_all",
     "count_classes",
     "count_output",
-    "move",
     "open_list",
     "pack",
+    "pack_some",
 ]
 
 INDEX_BITS = 30
@@ -35,6 +35,15 @@ _PLAIN = 1e3  # the range of scores, in ε or margins, up to which a plain sum i
 
 
 @compiled
+def _key(bits: np.int32, positive: np.bool_, index: int) -> np.int64:
+    """The score in bits 31 to 62, the class in bit 30, the index of the item in bits 0 to 29; without a branch."""
+    u = np.int64(bits)
+    u = 0 if u == -(1 << 31) else u  # −0.0 ties with 0.0
+    descending = (u ^ (0x7FFFFFFF & ~(u >> 63))) & 0xFFFFFFFF  # 0x7FFFFFFF − u, or u + 2^32 where u < 0
+    return (descending << SCORE_SHIFT) | ((1 - np.int64(positive)) << INDEX_BITS) | index
+
+
+@compiled
 def pack(
     scores: NDArray[np.float32],  # [n] of some lists, one behind the other
     positive: NDArray[np.bool_],  # [n]
@@ -43,19 +52,13 @@ def pack(
 ) -> bool:
     """Write keys whose ascending order is that of descending scores, of equal ones positives first, then masked items.
 
-    A key holds the score in bits 31 to 62, the class in bit 30, the index of the item in bits 0 to 29. Sorting such
-    keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether all valid
-    scores are finite in float32.
+    Sorting such keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether
+    all valid scores are finite in float32.
     """
     bits = scores.view(np.int32)
     finite = True
     for n in range(keys.size):
-        u = np.int64(bits[n])
-        if u == -(1 << 31):  # −0.0 ties with 0.0
-            u = 0
-        descending = 0x7FFFFFFF - u if u >= 0 else u + (1 << 32)
-        negative = 0 if positive[n] else 1
-        key = (descending << SCORE_SHIFT) | (negative << INDEX_BITS) | n
+        key = _key(bits[n], positive[n], n)
         if valid is not None:
             key = key if valid[n] else _MASKED
         keys[n] = key
@@ -65,11 +68,24 @@ def pack(
 
 
 @compiled
-def move(packed: NDArray[np.int64], places: NDArray[np.int64], keys: NDArray[np.int64]) -> None:  # [n], [n], [n]
-    """Write keys to their places, which become their indexes. A loop of its own: `pack` runs on vector instructions."""
-    for n in range(packed.size):
-        place = places[n]
-        keys[place] = packed[n] if packed[n] == _MASKED else (packed[n] & ~_INDEX) | place
+def pack_some(
+    scores: NDArray[np.float32],  # [N]
+    positive: NDArray[np.bool_],  # [N]
+    valid: NDArray[np.bool_] | None,  # [N], or None where all are
+    items: NDArray[np.int32],  # [n] of them
+    keys: NDArray[np.int64],  # [n] written
+) -> bool:
+    """`pack` some items, in their order."""
+    bits = scores.view(np.int32)
+    finite = True
+    for m in range(items.size):
+        n = items[m]
+        keys[m] = _key(bits[n], positive[n], n)
+        if valid is not None and not valid[n]:
+            keys[m] = _MASKED
+        else:
+            finite &= bool(np.isfinite(scores[n]))
+    return finite
 
 
 @compiled
@@ -123,17 +139,6 @@ def _any_tie(scores: NDArray[np.float64]) -> bool:  # [n] sorted
     for m in range(1, scores.size):
         tied |= scores[m] == scores[m - 1]
     return tied
-
-
-@compiled
-def _average_ties(values: NDArray[np.float64], counts: NDArray[np.int32]) -> None:  # [n], [n]
-    """Replace values by counts, those of equal values by their mean, so that the order of the input cannot matter."""
-    start = 0
-    for k in range(1, values.size + 1):
-        if k < values.size and values[k] == values[start]:
-            continue
-        values[start:k] = counts[start:k].mean()
-        start = k
 
 
 @summing
@@ -244,7 +249,7 @@ def close_list(
     scale: float,
     floats: NDArray[np.float64],  # [3, N] as `open_list` left them
     integers: NDArray[np.int32],  # [4, N + 1] in rows 2 and 3 the counts and steps of `count_output`
-    gradient: NDArray[np.floating],  # by index; written: scale·features
+    gradient: NDArray[np.floating],  # by index; written: scale·features; or empty, to leave counts in integers alone
 ) -> float:
     """Write the gradient of a list; return its F(away) − F(toward) where two outputs are contrasted, else 0."""
     n = ranked.size
@@ -261,11 +266,9 @@ def close_list(
     elif contrasted:
         score = _score(ranked, scores, integers[2], integers[3], share)
     factor = scale * share
-    if tied:
-        _average_ties(a, counts)
-        _average_ties(b, steps)
-        _write(ranked, floats[1], floats[2], factor, gradient)
-    else:
+    if tied and gradient.size:
+        _write_tied(ranked, scores, integers[2], integers[3], factor, gradient)
+    elif gradient.size:
         _write(ranked, integers[2], integers[3], factor, gradient)
     return score
 
@@ -273,8 +276,8 @@ def close_list(
 @compiled
 def _write(
     ranked: NDArray[np.int64],  # [n] sorted keys
-    positives: NDArray[Any],  # [n] what the positives count for, in the first P
-    negatives: NDArray[Any],  # [n] and the negatives, in the first M
+    counts: NDArray[np.int32],  # [n] what the positives count for, in the first P
+    steps: NDArray[np.int32],  # [n] and the negatives, in the first M
     factor: float,
     gradient: NDArray[np.floating],  # by index; written
 ) -> None:
@@ -282,7 +285,41 @@ def _write(
     i = j = 0
     for m in range(ranked.size):
         negative = (ranked[m] >> INDEX_BITS) & 1
-        of_positive, of_negative = positives[i], negatives[j]
+        of_positive, of_negative = counts[i], steps[j]
         gradient[ranked[m] & _INDEX] = factor * (of_negative if negative else of_positive)
         i += 1 - negative
         j += negative
+
+
+@compiled
+def _write_tied(
+    ranked: NDArray[np.int64],  # [n] sorted keys
+    scores: NDArray[np.float64],  # [n] sorted
+    counts: NDArray[np.int32],  # [n] what the positives count for, in the first P
+    steps: NDArray[np.int32],  # [n] and the negatives, in the first M
+    factor: float,
+    gradient: NDArray[np.floating],  # by index; written
+) -> None:
+    """`_write`, where items of one class and one score get their mean, so that the order of the input cannot matter."""
+    n, previous = ranked.size, np.nan
+    i = j = 0
+    for m in range(n):
+        negative = (ranked[m] >> INDEX_BITS) & 1
+        of_positive, of_negative = counts[i], steps[j]
+        gradient[ranked[m] & _INDEX] = factor * (of_negative if negative else of_positive)
+        if scores[m] == previous and (m + 1 == n or not alike(ranked, scores, m)):  # the last of some
+            size = 1
+            while size <= m and alike(ranked, scores, m - size):
+                size += 1
+            mean = steps[j + 1 - size : j + 1].mean() if negative else counts[i + 1 - size : i + 1].mean()
+            for tied in range(m + 1 - size, m + 1):
+                gradient[ranked[tied] & _INDEX] = factor * mean
+        previous = scores[m]
+        i += 1 - negative
+        j += negative
+
+
+@compiled
+def alike(ranked: NDArray[np.int64], scores: NDArray[np.float64], m: int) -> bool:
+    """Whether an item and the next one have one score and one class."""
+    return scores[m] == scores[m + 1] and (ranked[m] >> INDEX_BITS) & 1 == (ranked[m + 1] >> INDEX_BITS) & 1

