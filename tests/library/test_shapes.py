@@ -109,6 +109,29 @@ def test_dim_is_the_dimension_of_the_list(task):
     assert metric(task, scores, target, mask, dim=0) == metric(task, scores.T, target.T, mask.T)
 
 
+@pytest.mark.parametrize("dim", [0, 1, -2, 2, -1])
+def test_dim_may_be_any_of_several_counted_from_either_end(dim):
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.randn(3, 7, 4, generator=generator), torch.rand(3, 7, 4, generator=generator) < 0.4
+    want = average_precision_loss(scores.movedim(dim, -1), target.movedim(dim, -1))
+    assert average_precision_loss(scores, target, dim=dim) == want
+
+
+@pytest.mark.parametrize("weights", [[1.0, 2.0, 5.0, 3.0], [0.1, 0.2, 7.0, 0.0], [0.0, 0.0, 4.0, 0.0]])
+def test_weights_of_lists_make_a_weighted_mean_of_those_that_count(weights):
+    scores, target = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)), torch.arange(6).expand(4, 6) > 3
+    target = target & (torch.arange(4) != 2).unsqueeze(1)  # the third list has no positives
+    weight, each = torch.tensor(weights), average_precision_loss(scores, target, reduction="none")
+    whole = weight[[0, 1, 3]].sum()
+    want = (weight * each).sum() / whole if whole else torch.tensor(0.0)
+    value, grad = gradient(AveragePrecisionLoss(), scores, target, weight=weight)
+    torch.testing.assert_close(value, want)
+    assert grad.isfinite().all()
+    for k, alone in enumerate(each):  # the weight of a single list matters only if it is 0
+        one = average_precision_loss(scores[k], target[k], weight=weight[k])
+        torch.testing.assert_close(one, alone if weight[k] else torch.tensor(0.0))
+
+
 def test_metric_is_the_mean_average_precision_of_scikit_learn():
     rng = np.random.default_rng(0)
     scores, target = rng.normal(size=(50, 6)), rng.random((50, 6)) < 0.3
@@ -158,6 +181,8 @@ def test_other_shapes_are_for_lists():
         chain(scores, target, dim=0)
     with pytest.raises(ValueError, match="indexes is for tasks on lists"):
         chain(scores, target, indexes=torch.zeros(3, 2, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="process_group is for tasks on lists"):
+        StructuredLoss(LinearChain(), PositiveDirect(1.0), process_group=object())(scores, target)
     with pytest.raises(ValueError, match="Pass a mask"):
         StructuredLoss(LinearChain(), PositiveDirect(1.0), ignore_index=-1)(scores, target)
 
