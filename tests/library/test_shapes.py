@@ -20,6 +20,7 @@ from directloss import (
     average_precision_loss,
     metric,
 )
+from directloss.families import packed
 
 
 def gradient(loss, scores, *arguments, **options):
@@ -84,6 +85,23 @@ def test_ids_may_be_any_integers_and_there_may_be_none():
     )
     assert nothing[0] == 0
     assert metric(ROCAUC(), torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.long)) == 0
+
+
+@pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC()], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_batch_in_parts_is_the_whole_batch(task, dtype, monkeypatch):
+    (scores, target, indexes, _), padded = ragged([5, 1, 9, 5, 12, 2, 1, 7, 3], dtype=dtype)
+    epsilon = torch.linspace(0.1, 2.0, 9, dtype=torch.float64)
+    loss = StructuredLoss(task, CentralDirect(epsilon), "none")
+    full = padded[0].nan_to_num(), padded[1]  # without a mask
+
+    def every():
+        return gradient(loss, scores, target, indexes=indexes), gradient(loss, *padded), gradient(loss, *full)
+
+    want = every()
+    for chunk in (1, 8, 30):
+        monkeypatch.setattr(packed, "CHUNK", chunk)
+        torch.testing.assert_close(every(), want, rtol=0, atol=0)
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
