@@ -5,30 +5,38 @@ A mutant that fails a test, hangs or crashes is killed. One that passes all of t
 test holds, a line that does nothing, or a change that only costs time. results/mutation.txt says which, for each.
 
     python -m benchmarks.mutation                                          # all modules, all tests
-    python -m benchmarks.mutation --module kernels/average_precision.py --sample 50 --seed 1
+    python -m benchmarks.mutation --module kernels/average_precision.py --tests small_kernels --sample 50 --seed 1
     python -m benchmarks.mutation --again                                  # only what survived, with changed tests
 
-Compiled code is off, so a mutant of a kernel needs no compiler: tests that need compiled code, or long lists, are left
-out. One process imports torch, pytest and the rest once, and forks for each mutant; the child imports the library with
-the fault in it. Outcomes are appended to a file in --folder, so a run that is stopped goes on where it was. An outcome
-holds as long as the function around the fault is the same.
+Compiled code is off, so a mutant of a kernel needs no compiler. Tests that need compiled code are left out, and so are
+those that take long without it. One process imports the library and collects the tests once. It runs each file of tests
+under a tracer, in a process of its own, which notes the lines that each test executes. For each mutant it forks: the
+child exchanges the code of one function, and runs only the tests that reach the statement, up to the first that fails.
+Faults in what runs at import need another way: a child of a process that has not imported the library imports the
+module with the fault in it. Outcomes are appended to a file in --folder, so a run that is stopped goes on where it was.
+An outcome holds as long as the function around the fault is the same.
 """
 
 import argparse
 import ast
+import functools
 import gc
 import hashlib
+import inspect
 import json
+import math
 import os
 import random
 import re
 import resource
 import signal
 import sys
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,27 +45,22 @@ __all__ = ["Mutant", "main", "mutants"]
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "directloss"
 TESTS = "tests/library"
-KERNEL = "kernels/average_precision.py"
-MODULES: dict[str, Sequence[str]] = {  # which tests of the library, in stages
-    "task.py": ["laws bad_input", "contract verification"],
-    "update.py": ["laws bad_input", "contract theorem"],
-    "loss.py": ["laws bad_input", "shapes contract theorem pytorch front_doors"],
-    "checks.py": ["bad_input", "shapes linear_losses laws contract pytorch theorem ranking warm_up memory"],
-    "autograd.py": ["laws", "shapes contract pytorch"],
-    "families/packed.py": ["shapes", "laws small_kernels"],
-    "families/plans.py": ["ranking", "laws bad_input"],
-    "families/ranking.py": ["ranking shapes", "laws bad_input average_precision small_kernels contract pytorch"],
-    "tasks/average_precision.py": ["laws bad_input", "average_precision small_kernels kernels contract pytorch"],
-    "tasks/zero_one.py": ["laws", "verification kernels"],
-    "kernels/lists.py": ["small_kernels", "kernels average_precision bad_input"],
-    KERNEL: ["small_kernels", "kernels average_precision bad_input"],
-}
+PARTS = "families", "tasks", "kernels"
+MODULES = (
+    "task.py", "update.py", "loss.py", "checks.py", "autograd.py", "families/packed.py", "families/plans.py",
+    "families/ranking.py", "tasks/average_precision.py", "tasks/zero_one.py", "kernels/lists.py",
+    "kernels/average_precision.py",
+)  # fmt: skip
 LEFT_OUT = (  # by a part of the name: tests that need compiled code, lists too long without it, or other processes
     "test_kernels.py::test_every_kind", "fast_oracle", "few_cells", "any_magnitude", "reference_attains", "long_list",
     "ctrl_c", "common_offset", "need_only_the_oracle", "good_task_passes", "items_have_an_order", "converge",
     "trains_a_score", "pass_the_check_for_tasks", "copies_of_a_task", "inductor", "into_one_graph", "workers",
-    "threads", "import_is_silent", "cache",
+    "threads", "import_is_silent", "cache", "test_distributed",
+    "order_of_one", "test_epsilon_is_in_units", "walk_is_as_good", "discounts_of_your_own", "on_many_problems",
+    "right_oracles_pass", "planted_fault", "command_prints_its_counts",
 )  # fmt: skip
+COMPILING = ("compile", "graph", "traced")  # tests in which torch's compiler reads the library, unseen by a tracer
+LONGEST = 6.0  # seconds that a test may take under the tracer; one that takes longer is left out
 PATIENCE = 1.5  # times the processor time of the unchanged module, before a mutant hangs
 MEMORY = 3 << 30  # bytes that a mutant may add
 
@@ -70,6 +73,8 @@ class Mutant(NamedTuple):
 
     name: str  # module, function, number in the function
     line: int
+    statement: range  # its lines; of a compound statement, those of its head
+    function: range  # the lines in the body of the function of the module, or method, that it is in
     change: str
     digest: str  # of the function
     plant: Callable[[], None]
@@ -107,13 +112,39 @@ NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "max
 def mutants(source: str, module: str) -> tuple[ast.Module, list[Mutant]]:
     """The tree of a module and every fault that can be planted in it."""
     tree = ast.parse(source)
+    statements, functions = _statements(tree), _functions(tree)
     found: list[Mutant] = []
     numbers: Counter[str] = Counter()
     for function, digest, before, line, after, plant in _sites(tree, "", hashlib.sha256(b"").hexdigest()):
         numbers[function] += 1
         name = f"{module}:{function or 'module'}:{numbers[function]}"
-        found.append(Mutant(name, line, f"{before}  →  {after}", digest, plant))
+        around = functions.get(line, range(0))
+        found.append(Mutant(name, line, statements[line], around, f"{before}  →  {after}", digest, plant))
     return tree, found
+
+
+def _statements(tree: ast.Module) -> dict[int, range]:
+    """The lines of the statement that a line belongs to, without those of the statements inside it."""
+    found: dict[int, range] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt | ast.ExceptHandler):
+            inner = getattr(node, "body", None)
+            stop = inner[0].lineno if inner else (node.end_lineno or node.lineno) + 1
+            lines = range(node.lineno, max(stop, node.lineno + 1))
+            found.update(dict.fromkeys(lines, lines))
+    return found
+
+
+def _functions(node: ast.Module | ast.ClassDef) -> dict[int, range]:
+    """The lines in the body of a function of the module, or a method of a class, for each of them."""
+    found: dict[int, range] = {}
+    for part in node.body:
+        if isinstance(part, ast.ClassDef):
+            found |= _functions(part)
+        elif isinstance(part, ast.FunctionDef):
+            lines = range(part.body[0].lineno, (part.end_lineno or part.lineno) + 1)
+            found |= dict.fromkeys(lines, lines)
+    return found
 
 
 def _sites(node: ast.AST, function: str, digest: str) -> Iterator[tuple[str, str, str, int, str, Callable[[], None]]]:
@@ -218,7 +249,31 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-# --- one mutant, in a process of its own -----------------------------------------------------------------------------
+# --- how a fault gets into the library -------------------------------------------------------------------------------
+
+
+def exchange(module: str, tree: ast.Module, mutant: Mutant) -> bool:
+    """Give a function of an imported module the code that it has in a tree. False if that is not where the fault is."""
+    mutant.plant()
+    code, live = compile(tree, str(SOURCE / module), "exec"), sys.modules[_dotted(module)]
+    for part in mutant.name.split(":")[1].split("."):
+        code = next((one for one in code.co_consts if getattr(one, "co_name", None) == part), None)
+        live = inspect.getattr_static(live, part, None)
+        if code is None or live is None:
+            return False
+        if not isinstance(live, type):
+            break
+    if isinstance(live, property):
+        live = live.fget
+    live = inspect.unwrap(getattr(live, "__func__", live))  # pyright: ignore
+    if getattr(live, "__code__", code) == code:
+        return False
+    live.__code__ = code  # pyright: ignore
+    return True
+
+
+def _dotted(module: str) -> str:
+    return ".".join(("directloss", *module.removesuffix(".py").split("/")))
 
 
 class Planted(SourceFileLoader):
@@ -246,12 +301,37 @@ class Finder:
         return spec
 
 
-class Recorder:
-    """A pytest plugin: orders the tests, keeps hypothesis from shrinking, and remembers what failed first."""
+# --- the tests, in a process of its own ------------------------------------------------------------------------------
 
-    def __init__(self, order: Callable[[str], float]) -> None:
-        self.order, self.failed = order, ""
-        self.seconds: dict[str, float] = {}
+
+class Tracer:
+    """Which lines of some files are executed; a function for sys.settrace."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self.modules = {str(SOURCE / module): module for module in modules}
+        self.lines: dict[str, set[int]] = {module: set() for module in modules}
+
+    def __call__(self, frame: Any, event: str, _: Any) -> Any:
+        """Note a line."""
+        module = self.modules.get(frame.f_code.co_filename)
+        if module is None:
+            return None
+        self.lines[module].add(frame.f_lineno)
+        return self
+
+    def take(self) -> dict[str, list[int]]:
+        """The lines since the last time."""
+        found = {module: sorted(lines) for module, lines in self.lines.items() if lines}
+        for lines in self.lines.values():
+            lines.clear()
+        return found
+
+
+class Recorder:
+    """A pytest plugin: collects tests, keeps hypothesis from shrinking, and remembers what failed first."""
+
+    def __init__(self, work: Callable[[dict[str, Any]], None]) -> None:
+        self.work, self.failed = work, ""
 
     def pytest_configure(self) -> None:
         """After tests/conftest.py, which sets a profile of its own."""
@@ -263,15 +343,15 @@ class Recorder:
         )
         hypothesis.settings.load_profile("mutation")
 
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Leave out what cannot run, and put first what is likely to fail soon."""
-        items[:] = [item for item in items if not any(part in item.nodeid for part in LEFT_OUT)]
-        items.sort(key=lambda item: self.order(item.nodeid))
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Give the tests to those who run them."""
+        if not self.failed:
+            tests = {item.nodeid: item for item in session.items}
+            self.work({name: tests[name] for name in tests if not any(part in name for part in LEFT_OUT)})
+        return True
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Remember the first failure, and how long each test takes."""
-        if report.when == "call":
-            self.seconds[report.nodeid] = report.duration
+        """Remember the first failure."""
         if report.failed and not self.failed:
             self.failed = report.nodeid
 
@@ -280,24 +360,66 @@ class Recorder:
         if report.failed and not self.failed:
             self.failed = report.nodeid
 
+    def run(self, tests: Sequence[Any]) -> str:
+        """Run tests up to the first that fails, and return its name."""
+        for test, following in zip(tests, [*tests[1:], None], strict=True):
+            test.ihook.pytest_runtest_protocol(item=test, nextitem=following)
+            if self.failed:
+                break
+        return self.failed
 
-def run_tests(module: str, tree: ast.Module, stages: Sequence[str], order: Callable[[str], float]) -> Recorder:
-    """Import a module from a tree, and run pytest up to the first failure."""
+
+def collect(files: Sequence[str], work: Callable[[Recorder, dict[str, Any]], None]) -> str:
+    """Collect the tests of some files, and do some work with them; returns what failed."""
     import numpy as np
     import pytest
 
     np.seterr(all="ignore")  # as compiled code does
-    sys.meta_path.insert(0, Finder(module, tree))
-    recorder = Recorder(order)
-    options = ["-x", "-q", "-W", "ignore", "--tb=short", "--assert=plain"]
+    recorder = Recorder(lambda tests: work(recorder, tests))
+    options = ["-q", "-s", "-W", "ignore", "--tb=short", "--assert=plain"]
     for plugin in ("cacheprovider", "xdist", "unraisableexception", "threadexception", "faulthandler", "playwright"):
         options += ["-p", f"no:{plugin}"]
-    for stage in stages:
-        code = pytest.main([*options, *(f"{TESTS}/test_{test}.py" for test in stage.split())], plugins=[recorder])
-        if code not in (0, 5):
-            recorder.failed = recorder.failed or f"pytest: {code!r}"
-            break
-    return recorder
+    code = pytest.main([*options, *files], plugins=[recorder])
+    return recorder.failed or ("" if code in (0, 5) else f"pytest: {code!r}")
+
+
+class TooSlowError(BaseException):
+    """A test that takes longer than LONGEST."""
+
+
+def trace(recorder: Recorder, tests: dict[str, Any], modules: Sequence[str]) -> dict[str, Any]:
+    """The seconds of each test and the lines that it executes; None for one that takes too long, or fails."""
+    tracer, caches = Tracer(modules), library_caches()
+
+    def stop(*_: Any) -> None:
+        raise TooSlowError
+
+    signal.signal(signal.SIGPROF, stop)
+    found = {}
+    for name, test in tests.items():
+        for cache in caches:  # so that this test makes what it remembers itself
+            cache.cache_clear()
+        start = time.process_time()
+        try:
+            signal.setitimer(signal.ITIMER_PROF, LONGEST, LONGEST)
+            sys.settrace(tracer)
+            recorder.run([test])
+        except (TooSlowError, Exception):  # pytest may fail to report what was stopped
+            test.session._setupstate.teardown_exact(None)
+            recorder.failed = name
+        finally:
+            sys.settrace(None)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        lines, seconds = tracer.take(), time.process_time() - start
+        found[name] = None if recorder.failed else {"seconds": seconds, "lines": lines}
+        recorder.failed = ""
+    return found
+
+
+def library_caches() -> list[Any]:
+    """The functions of the library that remember their results."""
+    wrappers = (thing for thing in gc.get_objects() if isinstance(thing, functools._lru_cache_wrapper))
+    return [wrapper for wrapper in wrappers if wrapper.__module__.startswith("directloss")]
 
 
 def run_child(work: Callable[[], str], seconds: float, log: Path | None = None) -> tuple[str, str, float]:
@@ -371,41 +493,146 @@ class Outcomes:
     def add(self, mutant: Mutant, outcome: str, reason: str, seconds: float) -> None:
         """Write one down."""
         entry = mutant._asdict() | {"outcome": outcome, "by": reason, "seconds": round(seconds, 2)}
-        del entry["plant"]
+        del entry["plant"], entry["statement"], entry["function"]
         self.entries[mutant.name, mutant.digest] = entry
         with self.path.open("a") as file:
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
-def run_module(module: str, tree: ast.Module, todo: Sequence[Mutant], stages: Sequence[str], known: Outcomes) -> None:
-    """Run the tests against the module as it is, then against each mutant."""
-    dotted = ".".join(("directloss", *module.removesuffix(".py").split("/")))
-    log, timed = known.path.with_name("unchanged.log"), known.path.with_name("unchanged.json")
-    seconds: dict[str, float] = {}
-    kills = Counter(entry["by"] for (name, _), entry in known.entries.items() if name.startswith(f"{module}:"))
+class Reach:
+    """Which tests reach a statement. Written to a file, for each file of tests by what it and the library hold."""
 
-    def order(test: str) -> float:  # seconds for a kill, as far as known
-        return (seconds.get(test, 0.0) + 0.002) / (kills[test] + 0.2)
+    def __init__(self, path: Path, modules: Sequence[str]) -> None:
+        self.path, self.modules = path, modules
+        self.files: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
 
-    def unchanged() -> str:
-        recorder = run_tests(dotted, tree, stages, order)
-        timed.write_text(json.dumps(recorder.seconds))
-        return recorder.failed
+    def trace(self, recorder: Recorder, tests: dict[str, Any]) -> None:
+        """Trace the files of tests that have changed, or that were never traced."""
+        by_file: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        for name, test in tests.items():
+            by_file[name.split("::")[0]][name] = test
+        library = [*SOURCE.glob("*.py"), *(path for part in PARTS for path in (SOURCE / part).glob("*.py"))]
+        for file, some in by_file.items():
+            read = b"".join(path.read_bytes() for path in [ROOT / file, ROOT / "tests" / "conftest.py", *library])
+            key = hashlib.sha256(read + repr(self.modules).encode()).hexdigest()
+            if self.files.get(file, {}).get("key") == key:
+                continue
+            part = self.path.with_name("part.json")
+            log = self.path.with_name(f"{Path(file).stem}.log")
+            outcome, reason, cpu = run_child(
+                lambda some=some, part=part: (part.write_text(json.dumps(trace(recorder, some, self.modules))), "")[1],
+                3600.0,
+                log,
+            )
+            if outcome == "killed":
+                raise SystemExit(f"mutation: {file}: {reason}; see {log}")
+            self.files[file] = {"key": key, "tests": json.loads(part.read_text())}
+            self.path.write_text(json.dumps(self.files))
+            slow = [name for name, entry in self.files[file]["tests"].items() if entry is None]
+            print(f"mutation: {file}: {cpu:.0f} s; left out: {slow}", file=sys.stderr, flush=True)
+        self.files = {file: self.files[file] for file in by_file}
+        for entry in self.files.values():
+            entry["tests"] = {name: found for name, found in entry["tests"].items() if name in tests}
 
-    def planted(mutant: Mutant) -> str:
-        mutant.plant()
-        return run_tests(dotted, tree, stages, order).failed
+    def tests(self) -> dict[str, Any]:
+        """All tests that are fast enough."""
+        files = (entry["tests"] for entry in self.files.values())
+        return {name: entry for tests in files for name, entry in tests.items() if entry is not None}
 
-    outcome, reason, usual = run_child(unchanged, 600.0, log)
-    if outcome == "killed":
-        raise SystemExit(f"mutation: {module}: the unchanged library fails: {reason}; see {log}")
-    seconds.update(json.loads(timed.read_text()))
-    print(f"mutation: {module}: {len(todo)} mutants to run, the tests take {usual:.1f} s", file=sys.stderr)
-    for number, mutant in enumerate(todo, 1):
-        outcome, reason, cpu = run_child(lambda mutant=mutant: planted(mutant), PATIENCE * usual + 1)
-        kills[reason] += 1
-        known.add(mutant, outcome, reason, cpu)
-        print(f"{number}/{len(todo)} {mutant.name} {outcome} {reason} {cpu:.1f} s", file=sys.stderr, flush=True)
+    def of(self, module: str, mutant: Mutant) -> dict[str, float]:
+        """The tests that reach a mutant, with their seconds."""
+        lines = set(mutant.statement)
+        return {
+            name: entry["seconds"]
+            for name, entry in self.tests().items()
+            if not lines.isdisjoint(entry["lines"].get(module, ())) or any(part in name for part in COMPILING)
+        }
+
+
+class Run:
+    """The mutants of some modules, run against the tests that reach them."""
+
+    def __init__(
+        self, trees: dict[str, ast.Module], todo: list[tuple[str, Mutant]], known: Outcomes, seconds: float
+    ) -> None:
+        self.trees, self.todo, self.known, self.seconds = trees, todo, known, seconds
+        traced = [module for module in MODULES if module in trees or not module.startswith("kernels/")]
+        self.reach = Reach(known.path.with_name("reach.json"), traced)
+        self.later = known.path.with_name("later.json")  # mutants of what runs at import
+        self.kills = Counter(entry["by"] for entry in known.entries.values())
+
+    def order(self, tests: dict[str, float]) -> list[str]:
+        """First the tests that are likely to fail soon, as many as there is time for."""
+        names = sorted(tests, key=lambda name: (tests[name] + 0.002) / (self.kills[name] + 0.1))
+        totals = accumulate(map(tests.__getitem__, names))
+        return [name for name, total in zip(names, totals, strict=True) if total <= self.seconds]
+
+    def exchange_all(self, files: Sequence[str]) -> str:
+        """Import the library, trace the tests, and run every mutant that can be exchanged."""
+        tracer = Tracer(list(self.trees))
+        sys.settrace(tracer)
+        import_module("directloss")
+        for module in self.trees:
+            import_module(_dotted(module))
+        sys.settrace(None)
+        imported = tracer.take()
+
+        def work(recorder: Recorder, tests: dict[str, Any]) -> None:
+            caches = library_caches()
+            self.reach.trace(recorder, tests)
+            gc.freeze()
+            later = []
+            for number, (module, mutant) in enumerate(self.todo, 1):
+                reaching = self.reach.of(module, mutant)
+                chosen = [tests[name] for name in self.order(reaching)]
+
+                def run(module: str = module, mutant: Mutant = mutant, chosen: list[Any] = chosen) -> str:
+                    for cache in caches:
+                        cache.cache_clear()
+                    return recorder.run(chosen) if exchange(module, self.trees[module], mutant) else "import"
+
+                outcome, reason, cpu = run_child(run, PATIENCE * sum(reaching.values()) + 2)
+                early = not set(mutant.function).isdisjoint(imported.get(module, ()))
+                if reason == "import" or (early and outcome == "survived"):
+                    later.append(mutant.name)
+                    outcome, reason = "later", ""
+                else:
+                    self.add(mutant, outcome, reason, cpu)
+                said = f"{outcome} {reason} {cpu:.1f} s, {len(chosen)} tests"
+                print(f"{number}/{len(self.todo)} {mutant.name} {said}", file=sys.stderr, flush=True)
+            self.later.write_text(json.dumps([later, imported]))
+
+        return collect(files, work)
+
+    def import_all(self) -> None:
+        """Run the other mutants: each is imported with the module, and meets all tests if it is executed then."""
+        later, imported = json.loads(self.later.read_text())
+        self.reach = Reach(self.reach.path, self.reach.modules)
+        every = {name: entry["seconds"] for name, entry in self.reach.tests().items()}
+        for module, mutant in self.todo:
+            if mutant.name not in later:
+                continue
+            executed = not set(mutant.statement).isdisjoint(imported.get(module, ()))
+            reaching = every if executed else self.reach.of(module, mutant)
+
+            def run(module: str = module, mutant: Mutant = mutant, reaching: dict[str, float] = reaching) -> str:
+                mutant.plant()
+                sys.meta_path.insert(0, Finder(_dotted(module), self.trees[module]))
+
+                def work(recorder: Recorder, tests: dict[str, Any]) -> None:
+                    recorder.run([tests[name] for name in self.order(reaching) if name in tests])
+
+                return collect(sorted({name.split("::")[0] for name in reaching}), work)
+
+            outcome, reason, cpu = run_child(run, PATIENCE * sum(reaching.values()) + 60)
+            self.add(mutant, outcome, reason, cpu)
+            said = f"{outcome} {reason} {cpu:.1f} s, {len(reaching)} tests"
+            print(f"{mutant.name} {said}, imported", file=sys.stderr, flush=True)
+
+    def add(self, mutant: Mutant, outcome: str, reason: str, seconds: float) -> None:
+        """Write an outcome down."""
+        self.kills[reason] += 1
+        self.known.add(mutant, outcome, reason, seconds)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -415,36 +642,50 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only mutants whose names match this pattern, such as a function")
     parser.add_argument("--sample", type=int, help="only so many mutants of each module, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
-    parser.add_argument("--quick", action="store_true", help="only the first stage of the tests")
+    parser.add_argument("--tests", nargs="+", help="only these files of tests, such as laws for test_laws.py")
     parser.add_argument("--again", action="store_true", help="run only those that survived, once more")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of tests for a mutant, the likeliest first")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutation", help="of outcomes.jsonl")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     known = Outcomes(options.folder.resolve() / "outcomes.jsonl")
-    if not options.list:
-        preload()
+    files = [f"{TESTS}/test_{name}.py" for name in options.tests] if options.tests else [TESTS]
+    trees: dict[str, ast.Module] = {}
+    counts: dict[str, int] = {}
+    chosen: list[tuple[str, Mutant]] = []
     for module in options.module or MODULES:
-        tree, every = mutants((SOURCE / module).read_text(), module)
+        trees[module], every = mutants((SOURCE / module).read_text(), module)
         every = [mutant for mutant in every if re.search(options.only, mutant.name)]
+        counts[module] = len(every)
         drawn = set(random.Random(options.seed).sample(range(len(every)), min(options.sample or 0, len(every))))
-        chosen = [mutant for k, mutant in enumerate(every) if options.sample is None or k in drawn]
-        if options.list:
-            print(*(f"{mutant.name}, line {mutant.line}: {mutant.change}" for mutant in chosen), sep="\n")
-            continue
-        survived = [mutant for mutant in chosen if (known.of(mutant) or {}).get("outcome") == "survived"]
-        todo = survived if options.again else [mutant for mutant in chosen if known.of(mutant) is None]
-        if todo:
-            run_module(module, tree, todo, MODULES[module][:1] if options.quick else MODULES[module], known)
-        entries = [(mutant, entry) for mutant in chosen if (entry := known.of(mutant)) is not None]
+        chosen += [(module, mutant) for k, mutant in enumerate(every) if options.sample is None or k in drawn]
+    if options.list:
+        print(*(f"{mutant.name}, line {mutant.line}: {mutant.change}" for _, mutant in chosen), sep="\n")
+        return 0
+    wanted = "survived" if options.again else None
+    todo = [(module, mutant) for module, mutant in chosen if (known.of(mutant) or {}).get("outcome") == wanted]
+    if todo:
+        preload()
+        run = Run(trees, todo, known, options.seconds)
+        child = os.fork()  # this process does not import the library
+        if child == 0:
+            failed = run.exchange_all(files)
+            sys.stderr.write(f"mutation: {failed}\n" if failed else "")
+            os._exit(bool(failed))
+        if os.waitpid(child, 0)[1]:
+            return 1
+        run.known = known = Outcomes(known.path)
+        run.import_all()
+    for module, number in counts.items():
+        entries = [(mutant, entry) for of, mutant in chosen if of == module and (entry := known.of(mutant)) is not None]
         survivors = [mutant for mutant, entry in entries if entry["outcome"] == "survived"]
         print(
-            f"{module}: {len(every)} mutants, {len(entries)} run, {len(entries) - len(survivors)} killed, "
+            f"{module}: {number} mutants, {len(entries)} run, {len(entries) - len(survivors)} killed, "
             f"{len(survivors)} survived"
         )
         for mutant in survivors:
             print(f"  {mutant.name}, line {mutant.line}: {mutant.change}")
-        sys.stdout.flush()
     return 0
 
 

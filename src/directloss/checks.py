@@ -84,6 +84,7 @@ def check_positive(name: str, value: float | Tensor) -> float | Tensor:
             f"{name} must be a number above 0, or a tensor with one a list; got {value!r} of type "
             f"{type(value).__name__}. Pass a float."
         )
+    value = value if isinstance(value, Integral) else float(value)  # NumPy's float32 holds neither limit
     if not STRENGTHS[0] < value < STRENGTHS[1]:
         raise ValueError(f"{name} must be finite and above 0, from 1e-100 to 1e100; got {value!r}. Start from 1.0.")
     return float(value)

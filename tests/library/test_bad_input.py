@@ -1,8 +1,10 @@
 """Bad input gets an error that names it, says what was expected and got, and how to mend it."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,7 +19,10 @@ from directloss import (
     Row,
     StructuredLoss,
     ZeroOne,
+    average_precision_loss,
+    checks,
     direct_loss,
+    structured_loss,
 )
 from directloss.kernels import lists as kernels
 
@@ -130,6 +135,10 @@ def test_row_that_is_not_finite_is_refused(task):
 def test_bad_reduction_is_refused():
     with pytest.raises(ValueError, match="reduction must be one of 'mean', 'sum', 'none'; got 'avg'"):
         AveragePrecisionLoss(reduction="avg")
+    with pytest.raises(ValueError, match="reduction must be one of"):
+        average_precision_loss(S, T, reduction="avg")
+    with pytest.raises(ValueError, match="reduction must be one of"):
+        direct_loss((S, 0.0), (S, 0.0), PositiveDirect(1.0), reduction="avg")
 
 
 def test_bad_pairs_are_refused():
@@ -162,9 +171,48 @@ def test_what_is_no_task_is_refused_at_once():
     with pytest.raises(TypeError, match=r"task must be an instance such as AveragePrecision\(\); got"):
         StructuredLoss(AveragePrecision, PositiveDirect(1.0))  # pyright: ignore
     with pytest.raises(TypeError, match="task must be an instance"):
+        structured_loss(AveragePrecision, PositiveDirect(1.0), S, T)  # pyright: ignore
+    with pytest.raises(TypeError, match="task must be an instance"):
         StructuredLoss(PositiveDirect(1.0), AveragePrecision())  # pyright: ignore
 
 
 def test_strength_is_kept_as_a_float():
     assert repr(PositiveDirect(2)) == "PositiveDirect(epsilon=2.0)"
     assert type(Hinge(3).margin) is float
+
+
+NAN, INF = math.nan, math.inf
+NUMBERS = {  # a check of one number: what it takes, and what it refuses
+    "count": (partial(checks.check_count, "k"), [1, 2, np.int64(3)], [0, -1, True, 1.0, "1", None]),
+    "number of 0 or more": (
+        partial(checks.check_not_negative, "beta"), [0, 0.5, 1, 1e300, np.float32(2)], [-0.1, INF, NAN, True, "1"],
+    ),
+    "share": (partial(checks.check_share, "x"), [1e-9, 0.5, 1, 1.0], [0, 0.0, -0.1, 1.1, 2, NAN, "0.5", None]),
+    "share or 0": (partial(checks.check_share, "x", zero=True), [0, 0.0, 0.5, 1], [-0.1, 1.1, 2, NAN, "0.5", None]),
+    "steps": (checks.check_steps, [0, 1, np.int64(5)], [-1, True, 1.5, "1", None]),
+    "rate": (partial(checks.check_rate, "x"), [1e-9, 0.5, 1, 7], [0, 0.0, -1, INF, NAN, True, "1", None]),
+    "rate or 0": (partial(checks.check_rate, "x", zero=True), [0, 0.0, 0.5, 1], [-1, INF, NAN, False, "1", None]),
+    "layers": (partial(checks.check_layers, "x"), [(), (64,), [3, 1]], [64, "64", None, (0,), (3, 1.5), [True]]),
+    "strength": (
+        partial(checks.check_positive, "epsilon"),
+        [1e-99, 1, 1e99, np.float32(2), torch.tensor(1e-99, dtype=torch.float64), torch.tensor([1e-30, 1e30])],
+        [1e-101, 1e101, torch.tensor([1.0, 1e101], dtype=torch.float64), torch.tensor(1e-101, dtype=torch.float64)],
+    ),
+    "weight": (checks.check_weight, [0, -1, 1e300, torch.tensor([-1.0])], [INF, -INF, NAN, True, "1", torch.tensor(1)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_numbers_up_to_their_limits_are_taken_and_others_refused(case):
+    check, taken, refused = NUMBERS[case]
+    for value in taken:
+        check(value)
+    for value in refused:
+        with pytest.raises((TypeError, ValueError), match="must be"):
+            check(value)
+
+
+def test_a_check_that_returns_a_number_returns_it_as_pythons_own():
+    assert type(checks.check_steps(np.int64(5))) is int  # pyright: ignore
+    assert type(checks.check_positive("epsilon", np.float32(2))) is float  # pyright: ignore
+    assert type(checks.check_weight(-2)) is float

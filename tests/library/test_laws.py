@@ -242,3 +242,9 @@ def test_score_of_zero_is_no_sign_and_half_a_mistake():
     output = TASKS["zero_one"]().infer(torch.tensor([0.0, 1.0, -1.0, 2.0]), torch.tensor([1, 1, 1, 1]))
     assert output.loss == (0.5 + 1) / 4
     assert output.features.tolist() == [0.0, 0.25, -0.25, 0.25]
+
+
+def test_augmented_sign_is_right_where_the_score_is_worth_more_than_half_the_weight():
+    output = TASKS["zero_one"]().infer_augmented(torch.tensor([1.0, 3.0, -1.0, -3.0]), torch.tensor([1, 1, 0, 0]), 4.0)
+    assert output.features.tolist() == [-0.25, 0.25, 0.25, -0.25]
+    assert output.loss == 0.5

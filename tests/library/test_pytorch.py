@@ -152,6 +152,23 @@ def test_tensors_without_data_get_a_loss_without_data():
     assert AveragePrecisionLoss()(scores.detach().to("meta"), target.to("meta")).device.type == "meta"
 
 
+def test_tensors_without_data_are_checked_as_others_are():
+    scores, target = problem(2, 9)
+    mask = torch.ones(9, dtype=torch.bool, device="meta")
+    with pytest.raises(ValueError, match=r"mask has shape \(9,\)"):
+        AveragePrecisionLoss()(scores.detach().to("meta"), target.to("meta"), mask)
+
+
+@pytest.mark.parametrize("task", [AveragePrecision(), ZeroOne()], ids=str)
+def test_outputs_can_be_mapped_and_values_of_each_list_have_the_type_of_the_scores(task):
+    scores, target = problem(3, 9)
+    torch.testing.assert_close(torch.func.vmap(task.infer)(scores, target), task.infer(scores, target))
+    half = scores.detach().half().requires_grad_()
+    values = StructuredLoss(task, PositiveDirect(1.0), reduction="none")(half, target)
+    (grad,) = torch.autograd.grad(values.sum(), half)
+    assert values.dtype == grad.dtype == torch.float16
+
+
 def test_repr_shows_a_task_of_your_own():
     class Mine(Task):
         def oracle(self, scores, target, weight, mask):

@@ -1,6 +1,7 @@
 """The ranking family: every way to the optimum against all rankings, every metric against its textbook definition."""
 
 import math
+import re
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
 
@@ -138,6 +139,31 @@ def test_random_metrics_are_exact():
 @pytest.mark.slow
 def test_random_metrics_are_exact_on_many_problems():
     try_random_metrics(10_000, seed=1)
+
+
+def test_the_way_does_not_depend_on_the_unit_of_the_discounts():
+    rng = np.random.default_rng(6)
+    for _ in range(100):
+        P, M = rng.integers(1, 7, size=2)
+        task = random_metric(rng, P, M)
+        for unit in (2.0**-60, 2.0**60):
+            other = Vectors(task.kind, task.weights, unit * task.discounts)
+            assert plan(other, int(P), int(M)).ways == plan(task, int(P), int(M)).ways
+
+
+def test_weights_in_no_order_allow_no_rows():
+    discounts = np.array([9.0, 8.0, 5.0, 3.0, 2.0, 0.0])  # neither convex nor concave
+    for weights in ([1.0, 3.0, 2.0], [3.0, 1.0, 2.0]):
+        assert plan(Vectors(ByNegatives, np.array(weights), discounts), 3, 5).ways == (kernels.TABLE, kernels.TABLE)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0], [1.0, 3.0], [3.0, 1.0]])
+def test_loss_of_tied_items_is_a_mean_over_their_orders(weights):
+    task = Vectors(ByRank, np.array(weights), np.array([1.0, 0.7, 0.2, 0.1]))
+    scores, target = torch.zeros(4, dtype=torch.float64), torch.tensor([1, 0, 1, 0])
+    losses = task.outputs(scores, target).loss
+    want = losses.mean() if weights[0] == weights[1] else (losses.min() + losses.max()) / 2
+    torch.testing.assert_close(task.infer(scores, target).loss, want)
 
 
 def solve(task, a, b, weight, way):
@@ -316,6 +342,9 @@ def test_partial_auc_is_the_area_that_scikit_learn_standardises():
         (lambda P, M: ByRank(np.ones(P), np.arange(P + M)), "never rise; got 0.0 and then 1.0 at index 1"),
         (lambda P, M: ByRank(np.ones(P), np.full(P + M, np.nan)), "finite discounts; got nan"),
         (lambda P, M: ByRank(np.zeros(P), np.ones(P + M)), "must be above 0 for the perfect ranking; got 0.0"),
+        (lambda P, M: ByRank(np.full(P, 1e308), np.ones(P + M)), "must be above 0 for the perfect ranking; got inf"),
+        (lambda P, M: ByRank(np.array([1.0, np.inf]), np.ones(P + M)), "finite weights; got inf"),
+        (lambda P, M: ByRank(np.array([1.0, -2.0]), np.ones(P + M)), "weights of at least 0; got -2.0"),
     ],
 )
 def test_a_gain_that_is_none_is_refused_in_words(gain, words):
@@ -323,7 +352,7 @@ def test_a_gain_that_is_none_is_refused_in_words(gain, words):
         def gain(self, positives, negatives):
             return gain(positives, negatives)
 
-    with pytest.raises((TypeError, ValueError), match=words):
+    with np.errstate(all="ignore"), pytest.raises((TypeError, ValueError), match=words):
         Wrong().infer(torch.arange(5.0), torch.tensor([1, 0, 1, 0, 0]))
 
 
@@ -367,14 +396,26 @@ def test_explain_says_which_way_each_sign_takes():
         "weight > 0: all rows in one walk, O(P + M): at most 1,000 steps",
         "weight < 0: all rows in one walk, O(P + M): at most 1,000 steps",
     ]
-    for task, words in (
-        (BinaryDCG(), ("columns alone", "rows alone")),
-        (ReciprocalRank(), ("one row", "one row")),
-        (AveragePrecisionAtK(50), ("cut at rank k = 50", "cut at rank k = 50")),
-        (Vectors(ByNegatives, np.arange(100.0), np.exp(-np.arange(901))), ("one walk", "rows narrow a band")),
+    for task, sizes, words in (
+        (BinaryDCG(), (100, 900), ("columns alone.*most 1,900 steps", "rows alone.*most 6,400 steps")),
+        (ReciprocalRank(), (100, 900), ("one row.*most 1,000 steps", "one row.*most 1,000 steps")),
+        (AveragePrecisionAtK(50), (100, 900), ("cut at rank k = 50, .*most 2,325 steps",) * 2),
+        (AveragePrecisionAtK(50), (2, 9), ("columns alone.*most 17 steps", "k = 10, .*most 31 steps")),
+        (
+            Vectors(ByNegatives, np.arange(100.0), np.exp(-np.arange(901))),
+            (100, 900),
+            ("one walk.*most 1,000 steps", "rows narrow a band.*most 90,000 steps"),
+        ),
+        (Vectors(ByNegatives, np.arange(5.0), np.exp(-np.arange(9))), (5, 8), ("one walk", "a table.*most 40 steps")),
+        (
+            Vectors(ByRank, np.ones(10), (np.arange(30) < 4) * 1.0),
+            (10, 20),
+            ("cut at rank 4, nothing to choose.*most 30 steps",) * 2,
+        ),
     ):
-        for line, word in zip(task.explain(100, 900).splitlines()[-2:], words, strict=True):
-            assert word in line
+        for line, word in zip(task.explain(*sizes).splitlines()[-2:], words, strict=True):
+            assert re.search(word, line), line
+    assert AveragePrecision().explain(10, 20).startswith("AveragePrecision(), 10 positives, 20 negatives\nweight > 0:")
 
 
 def test_a_task_of_a_users_own_passes_every_check():

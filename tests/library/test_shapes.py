@@ -20,6 +20,7 @@ from directloss import (
     average_precision_loss,
     metric,
 )
+from directloss.families import packed
 
 
 def gradient(loss, scores, *arguments, **options):
@@ -86,6 +87,23 @@ def test_ids_may_be_any_integers_and_there_may_be_none():
     assert metric(ROCAUC(), torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.long)) == 0
 
 
+@pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC()], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_batch_in_parts_is_the_whole_batch(task, dtype, monkeypatch):
+    (scores, target, indexes, _), padded = ragged([5, 1, 9, 5, 12, 2, 1, 7, 3], dtype=dtype)
+    epsilon = torch.linspace(0.1, 2.0, 9, dtype=torch.float64)
+    loss = StructuredLoss(task, CentralDirect(epsilon), "none")
+    full = padded[0].nan_to_num(), padded[1]  # without a mask
+
+    def every():
+        return gradient(loss, scores, target, indexes=indexes), gradient(loss, *padded), gradient(loss, *full)
+
+    want = every()
+    for chunk in (1, 8, 30):
+        monkeypatch.setattr(packed, "CHUNK", chunk)
+        torch.testing.assert_close(every(), want, rtol=0, atol=0)
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_flat_lists_break_the_graph_of_a_compiler_and_are_right():
     (scores, target, indexes, _), _ = ragged([5, 9, 5, 12])
@@ -107,6 +125,29 @@ def test_dim_is_the_dimension_of_the_list(task):
     assert value == want
     assert torch.equal(grad, want_grad.T)
     assert metric(task, scores, target, mask, dim=0) == metric(task, scores.T, target.T, mask.T)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -2, 2, -1])
+def test_dim_may_be_any_of_several_counted_from_either_end(dim):
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.randn(3, 7, 4, generator=generator), torch.rand(3, 7, 4, generator=generator) < 0.4
+    want = average_precision_loss(scores.movedim(dim, -1), target.movedim(dim, -1))
+    assert average_precision_loss(scores, target, dim=dim) == want
+
+
+@pytest.mark.parametrize("weights", [[1.0, 2.0, 5.0, 3.0], [0.1, 0.2, 7.0, 0.0], [0.0, 0.0, 4.0, 0.0]])
+def test_weights_of_lists_make_a_weighted_mean_of_those_that_count(weights):
+    scores, target = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)), torch.arange(6).expand(4, 6) > 3
+    target = target & (torch.arange(4) != 2).unsqueeze(1)  # the third list has no positives
+    weight, each = torch.tensor(weights), average_precision_loss(scores, target, reduction="none")
+    whole = weight[[0, 1, 3]].sum()
+    want = (weight * each).sum() / whole if whole else torch.tensor(0.0)
+    value, grad = gradient(AveragePrecisionLoss(), scores, target, weight=weight)
+    torch.testing.assert_close(value, want)
+    assert grad.isfinite().all()
+    for k, alone in enumerate(each):  # the weight of a single list matters only if it is 0
+        one = average_precision_loss(scores[k], target[k], weight=weight[k])
+        torch.testing.assert_close(one, alone if weight[k] else torch.tensor(0.0))
 
 
 def test_metric_is_the_mean_average_precision_of_scikit_learn():
@@ -158,6 +199,8 @@ def test_other_shapes_are_for_lists():
         chain(scores, target, dim=0)
     with pytest.raises(ValueError, match="indexes is for tasks on lists"):
         chain(scores, target, indexes=torch.zeros(3, 2, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="process_group is for tasks on lists"):
+        StructuredLoss(LinearChain(), PositiveDirect(1.0), process_group=object())(scores, target)
     with pytest.raises(ValueError, match="Pass a mask"):
         StructuredLoss(LinearChain(), PositiveDirect(1.0), ignore_index=-1)(scores, target)
 

@@ -173,3 +173,13 @@ def test_general_entry_point_trains_a_score_that_no_score_tensor_holds():
         direct_loss(away, toward, update).backward()
         optimizer.step()
     assert errors() < 0.5 * before
+
+
+def test_reductions_of_a_loss_of_pairs():
+    away, toward = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 4.0])
+    each = direct_loss((away, 0.5), (toward, 0.0), PositiveDirect(1.0), reduction="none")
+    assert each.tolist() == [1.0, -1.5]
+    assert direct_loss((away, 0.5), (toward, 0.0), PositiveDirect(1.0), reduction="sum") == -0.5
+    assert direct_loss((away, 0.5), (toward, 0.0), PositiveDirect(1.0)) == -0.25
+    assert direct_loss((away[:1], 0.5), (toward[:1], 0.0), PositiveDirect(1.0)) == 1.0
+    assert direct_loss((away[:0], 0.5), (toward[:0], 0.0), PositiveDirect(1.0)) == 0.0
