@@ -13,6 +13,7 @@ from directloss.experiments.data import cifar
 from directloss.experiments.data.cifar import CLASSES, SHARES, convert_cifar10n
 from directloss.experiments.data.tabular import TableError, read_noisy, read_table
 from directloss.experiments.harness.downloads import DownloadError
+from directloss.experiments.harness.experiment import Made
 from directloss.experiments.harness.progress import no_steps
 from directloss.experiments.tables.config import NETWORKS, NOISES, Noise, Part, Result, Run, Source, TableOptions
 from directloss.experiments.tables.experiment import EXPERIMENT, HUMAN_METHODS
@@ -98,6 +99,8 @@ def test_given_labels_follow_their_rows_and_test_rows_keep_right_ones(tmp_path, 
     for kind in ("human", "human other"):
         with pytest.raises(ValueError, match=f"no noise '{kind}'"):
             noisy(part, of, Noise(kind, 0.0), 0, BOUNDARY)
+    with pytest.raises(ValueError, match="no noise 'human worst'"):
+        noisy(Part("plain", "a" * 32), of, HUMAN, 0, BOUNDARY)
 
 
 def test_tables_with_given_labels_run_with_these_and_with_right_ones_only():
@@ -113,8 +116,6 @@ def test_tables_with_given_labels_run_with_these_and_with_right_ones_only():
     assert set(HUMAN_METHODS) < METHODS.keys()
     assert mine[2].label == "people, networks, human worst, untuned, seed 0"
     assert len({config.label for config in both}) == len(both)
-    with pytest.raises(ValueError, match="no noise 'human worst'"):
-        noisy(Part("wine 3", ""), split(Part("wine 3", ""), 0), HUMAN, 0, BOUNDARY)
 
 
 def test_report_names_the_labels(tmp_path):
@@ -124,7 +125,7 @@ def test_report_names_the_labels(tmp_path):
         value = 0.6 if config.noise == HUMAN else 0.8
         curves = {name: ((value + 0.1 * (name == "pos-AP"),),) * 4 for name in config.settings}
         result = Result((1, 2, 4, 8), curves, curves, {}, dict.fromkeys(config.settings, 1.0))
-        runs.append(Run(config, result, 1.0, {}))
+        runs.append(Run(config, result, Made(1.0)))
     summary = EXPERIMENT.summarise(runs)
     assert summary.tables[0].header == ["method", "right labels", "worst human labels"]
     (claim, _) = [of for of in summary.claims if of.says == "With wrong labels, pos-AP beats x-ent"]
