@@ -840,6 +840,79 @@ def tables_seconds() -> str:
     return "; ".join(f"{method} {record['mean']:.2f}" for method, record in found.items())
 
 
+HUMAN_LABELS = {
+    "right labels": "symmetric",
+    "aggregate": "human aggregate",
+    "random 1": "human random1",
+    "worst": "human worst",
+}
+HUMAN_METHODS = (
+    "x-ent", "weighted x-ent", "GCE", "ELR", "pairwise sigmoid", "Smooth-AP", "hinge-AP", "pos-AP", "x-ent → pos-AP",
+    "LightGBM logloss",
+)  # fmt: skip
+
+
+def _human(length: str) -> str:
+    """Methods down, labels across; the highest mean of a network in bold."""
+    found = _records("human-labels")
+
+    def mean_of(method: str, kind: str) -> float | None:
+        record = found.get((f"untuned, {kind}, {length}", method, 0.0, None, "test_ap"))
+        return record["mean"] if record else None
+
+    there = [method for method in HUMAN_METHODS if any(mean_of(method, kind) for kind in HUMAN_LABELS.values())]
+    networks = [method for method in there if "GBM" not in method]
+    best = {kind: max(mean_of(method, kind) or 0.0 for method in networks) for kind in HUMAN_LABELS.values()}
+    rows = []
+    for method in there:
+        cells = [method]
+        for kind in HUMAN_LABELS.values():
+            value = mean_of(method, kind)
+            text = "–" if value is None else f"{value:.3f}"
+            cells.append(f"**{text}**" if value == best[kind] else text)
+        rows.append(cells)
+    return _table([length, *HUMAN_LABELS], rows)
+
+
+@block
+def human_labels_short() -> str:
+    """The shortest training."""
+    return _human("1×")
+
+
+@block
+def human_labels_long() -> str:
+    """The longest training."""
+    return _human("8×")
+
+
+@block
+def human_labels_wrong() -> str:
+    """Shares of wrong labels, by set of labels."""
+    found = _records("human-labels-shares")
+    metrics = list(dict.fromkeys(metric for *_, metric in found))
+    rows = [
+        [words, *(f"{100 * found[kind, 'labels', 0.0, None, metric]['mean']:.1f} %" for metric in metrics)]
+        for words, kind in HUMAN_LABELS.items()
+        if kind != "symmetric"
+    ]
+    return _table(["labels", *metrics], rows)
+
+
+@block
+def human_labels_runs() -> str:
+    """What the results hold."""
+    found = _records("human-labels")
+    parts = []
+    for words, kind in HUMAN_LABELS.items():
+        wanted = f"untuned, {kind}, 8×", "x-ent", "test_ap"
+        mine = {key[3]: r["n"] for key, r in found.items() if (key[0], key[1], key[4]) == wanted and key[3] is not None}
+        seeds = sorted(set(mine.values()))
+        if mine:
+            parts.append(f"{words}: {len(mine)} classes, {' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}")
+    return "; ".join(parts)
+
+
 # Segmentation.
 
 MASKS = {

@@ -1,20 +1,23 @@
 """Tables with a 0/1 label, as ADBench stores them: an npz file with arrays X (rows, columns) and y (rows,).
 
-A third array, blocks (rows,), may say which list a row belongs to. Files are read without trust: sizes before reading,
-shapes before copies, no pickles.
+A third array, blocks (rows,), may say which list a row belongs to. Arrays noisy_NAME (rows,) may hold labels that
+people gave, some of them wrong. Files are read without trust: sizes before reading, shapes before copies, no pickles.
 """
 
 import io
+import re
 import zipfile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TableError", "read_blocks", "read_table"]
+__all__ = ["TableError", "read_blocks", "read_noisy", "read_table"]
 
 LARGEST = 1 << 28  # bytes of an array that is read
 MOST_COLUMNS = 4096
+MOST_NOISY = 8
+NOISY = re.compile(r"noisy_([a-z][a-z0-9]{0,19})\.npy")
 
 
 class TableError(ValueError):
@@ -58,6 +61,30 @@ def read_blocks(path: Path) -> NDArray[np.int64] | None:
     except Exception as error:  # a hostile file can make the reader raise anything
         raise TableError(f"{path} is not an npz file: {type(error).__name__}: {str(error)[:200]}") from None
     return np.unique(blocks, return_inverse=True)[1].astype(np.int64)
+
+
+def read_noisy(path: Path, rows: int) -> dict[str, NDArray[np.bool_]]:
+    """The labels (rows,) that people gave, by name, in the order of names; none if the table has none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = sorted({name for name in archive.namelist() if name.startswith("noisy")})
+            if len(names) > MOST_NOISY or not all(NOISY.fullmatch(name) for name in names):
+                raise TableError(
+                    f"{path}: at most {MOST_NOISY} arrays noisy_NAME can be used, NAME of up to 20 small letters and "
+                    f"digits; got {', '.join(name[:40] for name in names[: MOST_NOISY + 1])}."
+                )
+            found = {name[6:-4]: _array(path, archive, name[:-4], 1) for name in names}
+    except TableError:
+        raise
+    except Exception as error:  # a hostile file can make the reader raise anything
+        raise TableError(f"{path} is not an npz file: {type(error).__name__}: {str(error)[:200]}") from None
+    for name, labels in found.items():
+        if labels.shape != (rows,) or not np.isin(labels, (0, 1)).all() or len(np.unique(labels)) < 2:
+            raise TableError(
+                f"{path}: noisy_{name} must be ({rows},), as y is, and hold 0 and 1, and both of them; "
+                f"got {labels.shape}."
+            )
+    return {name: labels.astype(np.bool_) for name, labels in found.items()}
 
 
 def _array(path: Path, archive: zipfile.ZipFile, name: str, dims: int) -> NDArray[np.generic]:

@@ -10,6 +10,7 @@ from ..harness.options import Option, Options
 from ..sweep import Curve, Setting
 
 __all__ = [
+    "HUMAN",
     "LENGTHS",
     "NETWORKS",
     "NOISES",
@@ -34,11 +35,25 @@ OFFICIAL = ("top 1", "rank of last", "squared error")
 """The official metrics of protein homology beside AP."""
 
 
+HUMAN = "human "
+"""Begins a kind of noise that is labels people gave; their name follows."""
+
+
 class Noise(NamedTuple):
     """A kind of wrong labels, and their rate."""
 
     kind: str
     rate: float
+
+    @property
+    def given(self) -> str:
+        """The name of the labels that people gave, if they are what is noisy. The rate is then that of the labels."""
+        return self.kind.removeprefix(HUMAN) if self.kind.startswith(HUMAN) else ""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether labels are wrong."""
+        return self.rate > 0 or bool(self.given)
 
 
 NOISES = (
@@ -66,6 +81,11 @@ class Part(NamedTuple):
 
     name: str
     key: str
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of the labels that people gave. The key ends with them."""
+        return tuple(self.key.split(".")[1:])
 
 
 @dataclass(frozen=True)
@@ -110,7 +130,7 @@ class Config:
     @property
     def label(self) -> str:
         """What a progress bar shows."""
-        kind = f"{100 * self.noise.rate:.0f} % {self.noise.kind}"
+        kind = self.noise.kind if self.noise.given else f"{100 * self.noise.rate:.0f} % {self.noise.kind}"
         return f"{self.table}, {self.method}, {kind}, {self.source.protocol}, seed {self.seed}"
 
 

@@ -16,12 +16,14 @@ from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..sweep import Curve, Setting, average_precisions
 from .boosting import TREES, boost, installed
 from .config import (
+    HUMAN,
     LENGTHS,
     NETWORKS,
     NOISES,
     OFFICIAL,
     PROTOCOLS,
     Config,
+    Noise,
     Part,
     Result,
     Source,
@@ -46,6 +48,9 @@ TREES_AT_ONCE, TREE_RATE, LEAVES = 50, 0.1, 31.0
 TREE_RATES, TRIED_LEAVES = (0.03, 0.1), (4.0, 8.0, 31.0)
 SEEDS = 5
 QUICK_METHODS = ("x-ent", "GCE", "pairwise sigmoid", "pos-AP", "x-ent → pos-AP")
+HUMAN_METHODS = ("x-ent", "weighted x-ent", "GCE", "ELR", "pairwise sigmoid", "Smooth-AP", "hinge-AP", "pos-AP",
+                 "x-ent → pos-AP")  # fmt: skip
+"""On tables with labels that people gave."""
 QUICK_NOISES = NOISES[:2]
 QUICK_TABLES = ("Cardiotocography", "mammography", "satellite", "SpamBase")
 TUNED_TABLES = ("annthyroid", "breastw", "Cardiotocography", "cover", "magic.gamma", "mammography", "satellite",
@@ -81,17 +86,24 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
     symmetric = tuple(noise for noise in NOISES if noise.kind == "symmetric")
     noises = QUICK_NOISES if quick else NOISES if protocol == "untuned" else symmetric
     names = QUICK_METHODS if quick else tuple(METHODS)
+    human = dict.fromkeys(noise for part in parts for noise in _given(part) if noise.given)
     found = []
     for seed in range(options.seeds or (3 if quick else SEEDS)):
-        for noise in noises:
-            for part in parts:
+        for noise in (*noises, *human):
+            for part in (part for part in parts if noise in (_given(part) or noises)):
                 for group in source.groups:
                     mine = Source(source.protocol, (part,), (group,))
-                    methods = names if group == NETWORKS else (group,)
+                    of_part = HUMAN_METHODS if part.given and not quick else names
+                    methods = of_part if group == NETWORKS else (group,)
                     tried = tuple(Tried(method, _settings(method, protocol)) for method in methods)
                     longest = LENGTHS[-1] * (STEPS if group == NETWORKS else TREES_AT_ONCE)
                     found.append(Config(group, seed, noise, mine, longest, BATCH, tried))
     return found
+
+
+def _given(part: Part) -> tuple[Noise, ...]:
+    """Of a table with labels that people gave: right labels, and these. None of other tables."""
+    return (NOISES[0], *(Noise(HUMAN + name, 0.0) for name in part.given)) if part.given else ()
 
 
 def _settings(method: str, protocol: str) -> tuple[Setting, ...]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.label_noise import flip_labels, flip_near_boundary, miss_positives
-from ..data.tabular import TableError, read_blocks, read_table
+from ..data.tabular import TableError, read_blocks, read_noisy, read_table
 from ..harness.cache import Cache, key_of
 from ..sweep import Setting
 from .config import Noise, Part
@@ -28,14 +28,6 @@ MOST_COLUMNS = 200
 FEWEST_POSITIVES = 40
 SHARES = (0.5, 0.2)
 """Of the rows: for training, for validation; the rest is for testing."""
-
-
-class Table(NamedTuple):
-    """Inputs (rows, columns), target (rows,), and the list of every row, from 0 on, if there are lists."""
-
-    inputs: Tensor
-    target: Tensor
-    lists: Tensor | None
 
 
 class Split(NamedTuple):
@@ -97,10 +89,13 @@ def find(folder: Path) -> tuple[tuple[Part, ...], list[str]]:
                 f"columns; both classes need {FEWEST_POSITIVES} rows, and at most {MOST_COLUMNS} columns are used."
             )
             continue
+        given = read_noisy(path, len(target))
         lists = blocks if blocks is not None else np.zeros(len(target))
-        rows = np.concatenate([lists[:, None], target[:, None], inputs], axis=1, dtype=np.float32)[kept]
+        columns = [array[:, None] for array in (lists, target, *given.values())]
+        rows = np.concatenate([*columns, inputs], axis=1, dtype=np.float32)[kept]
         digest = hashlib.sha256(rows.tobytes()).hexdigest()
         key = key_of(kind="table", version=VERSION, sha256=digest, columns=inputs.shape[1])
+        key = ".".join([key, *given])
         CACHE.make_array(key, lambda rows=rows: rows)
         parts.append(Part(name_of(path.name), key))
     if len({part.name for part in parts}) < len(parts):
@@ -137,15 +132,17 @@ def _thinned(target: NDArray[np.bool_], name: str) -> NDArray[np.int64]:
     return np.sort(np.concatenate(kept))
 
 
-def _load(part: Part) -> Table:
+def _load(part: Part) -> Rows:
     if part.key:
         rows = torch.from_numpy(np.array(CACHE.array(part.key)))
         lists = rows[:, 0].long()
-        return Table(rows[:, 2:].contiguous(), rows[:, 1] > 0, lists if lists.any() else None)
+        first = 2 + len(part.given)
+        given = rows[:, 2:first] > 0 if part.given else None
+        return Rows(rows[:, first:].contiguous(), rows[:, 1] > 0, lists if lists.any() else None, given)
     if part.name not in LEARN:
         raise ValueError("Name the folder with the tables: directloss reproduce tables --data DIR.")
     inputs, target = LEARN[part.name]()
-    return Table(torch.from_numpy(inputs).float(), torch.from_numpy(target), None)
+    return Rows(torch.from_numpy(inputs).float(), torch.from_numpy(target))
 
 
 @lru_cache(maxsize=2)
@@ -170,7 +167,8 @@ def split(part: Part, seed: int) -> Split:
     first = table.inputs[parts[0]].double()
     mean, spread = first.mean(0), first.std(0)
     inputs = ((table.inputs - mean) / spread.where(spread > 0, 1.0)).float().clamp(-10, 10)
-    return Split(*(Rows(inputs[k], table.target[k], None if table.lists is None else table.lists[k]) for k in parts))
+    table = table._replace(inputs=inputs)
+    return Split(*(Rows(*(None if each is None else each[k] for each in table)) for k in parts))
 
 
 class Boundary(NamedTuple):
@@ -192,6 +190,8 @@ def noisy(part: Part, of: Split, noise: Noise, seed: int, settings: Boundary) ->
         wrong = miss_positives(right, noise.rate, generator)
     elif noise.kind == "near the boundary":
         wrong = flip_near_boundary(right, _distances(of, settings, seed), noise.rate, generator)
+    elif noise.given in part.given:
+        wrong = torch.cat([each.given[:, part.given.index(noise.given)] for each in rows if each.given is not None])
     else:
         raise ValueError(f"There is no noise {noise.kind!r}.")
     labels = wrong.split([len(each.target) for each in rows])

@@ -217,6 +217,8 @@ def _table_by_noise(protocol: str, length: str, variants: Sequence[Variant], mea
 
 
 def _words(noise: Noise) -> str:
+    if noise.given:
+        return f"{noise.given} human labels"
     return "right labels" if not noise.rate else f"{percent(noise.rate)} {noise.kind}"
 
 
@@ -319,7 +321,8 @@ def _claims(test: Outcomes, shown: Sequence[Variant]) -> list[Claim]:
     for method in (OURS, "pos-AP"):
         for other in (BASELINE, "GCE"):
             for of in shown:
-                compared = [_comparison(test, of, noise, method, other) for noise in test.levels(of.name) if noise > 0]
+                wrong = [noise for noise in test.levels(of.name) if Noise(of.kind, noise).is_wrong]
+                compared = [_comparison(test, of, noise, method, other) for noise in wrong]
                 if compared:
                     found.append(Claim(f"With wrong labels, {method} beats {other}", of.name, compared, "ours"))
     return found
@@ -331,7 +334,8 @@ def _comparison(test: Outcomes, of: Variant, noise: float, method: str, other: s
     shared = ours.keys() & theirs.keys()
     means = [_tables({unit: some[unit] for unit in sorted(shared)}) for some in (ours, theirs)]
     differences = tuple(means[0][name] - means[1][name] for name in means[0])
-    name = f"{method} − {other} at {percent(noise)}"
+    human = Noise(of.kind, noise).given
+    name = f"{method} − {other} at {percent(noise)}" if not human else f"{method} − {other}, {human} labels"
     return Comparison(name, differences, len({unit.seed for unit in shared}))
 
 

@@ -21,11 +21,13 @@ HIDDEN = (64, 64)
 
 
 class Rows(NamedTuple):
-    """Training data: inputs (rows, columns), noisy target (rows,), and the list of every row if they have lists."""
+    """Data: inputs (rows, columns), target (rows,), the list of every row, and labels people gave, if there are any."""
 
     inputs: Tensor
     target: Tensor
     lists: Tensor | None = None
+    given: Tensor | None = None
+    """(rows, sets of labels)."""
 
 
 class _Part(NamedTuple):
