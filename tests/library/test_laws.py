@@ -245,6 +245,6 @@ def test_score_of_zero_is_no_sign_and_half_a_mistake():
 
 
 def test_augmented_sign_is_right_where_the_score_is_worth_more_than_half_the_weight():
-    output = TASKS["zero_one"]().infer_augmented(torch.tensor([1.0, 3.0, -1.0, -3.0]), torch.tensor([1, 1, 0, 0]), 4.0)
+    output = TASKS["zero_one"]().infer_augmented(torch.tensor([1.9, 2.1, -1.9, -2.1]), torch.tensor([1, 1, 0, 0]), 4.0)
     assert output.features.tolist() == [-0.25, 0.25, 0.25, -0.25]
     assert output.loss == 0.5
