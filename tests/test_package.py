@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 from test_documents import blocks
 
 import directloss
+from directloss import kernels
 from directloss.kernels.first_call import ANNOUNCEMENT, MESSAGE, Announcement
 
 ROOT = Path(__file__).parent.parent
@@ -118,3 +120,28 @@ def test_a_short_compilation_is_not_announced_and_times_add_up(caplog, monkeypat
         _kernel()(np.ones(3))
     assert listener._left < once < 100
     assert not caplog.records
+
+
+def test_compiled_kernels_are_old_when_any_file_of_them_changed(tmp_path):
+    """numba looks at the file of a kernel only, and not at those of the kernels that it calls."""
+    shutil.copytree(Path(kernels.__file__).parent, tmp_path / "kernels", ignore=shutil.ignore_patterns("*.nb*", "_*_"))
+    (tmp_path / "kernels" / "callee.py").write_text(CALLEE.format(1))
+    (tmp_path / "kernels" / "caller.py").write_text(CALLER)
+    command = [sys.executable, "-c", "from kernels.caller import caller; print(caller())"]
+    for value in (1, 2):
+        (tmp_path / "kernels" / "callee.py").write_text(CALLEE.format(value))
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert done.stdout.split() == [str(value)], done.stderr
+
+
+CALLEE = """from . import compiled
+@compiled
+def callee():
+    return {}
+"""
+CALLER = """from . import compiled
+from .callee import callee
+@compiled
+def caller():
+    return callee()
+"""

@@ -4,8 +4,11 @@ A kernel computes in float64, takes a batch of lists and loops over it inside. I
 kernels in several.
 """
 
+import hashlib
 import threading
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -18,9 +21,22 @@ __all__ = ["compiled", "interruptible", "summing"]
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile `function` on its first call and keep the result on disk, or in memory where no disk can be written."""
     try:
-        return numba.njit(function, nogil=True, cache=True, error_model="numpy", **options)
+        kernel = numba.njit(function, nogil=True, cache=True, error_model="numpy", **options)
     except RuntimeError:  # numba found no directory for its cache
         return numba.njit(function, nogil=True, error_model="numpy", **options)
+    file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    if file is not None:
+        file._source_stamp = _sources()
+    return kernel
+
+
+@cache
+def _sources() -> str:
+    """A digest of all kernels. numba compiles a kernel anew if its own file changed, but it holds code of others."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def summing(function: Callable[..., Any]) -> Callable[..., Any]:
