@@ -887,6 +887,24 @@ def human_labels_long() -> str:
 
 
 @block
+def human_labels_against() -> str:
+    """Minus cross-entropy, with the standard error over classes."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for (variant, method, _, name, metric), record in _records("human-labels").items():
+        if name is not None and metric == "test_ap":
+            found.setdefault((variant, method), {})[name] = record["mean"]
+    rows = []
+    for method in HUMAN_METHODS[1:]:
+        cells = []
+        for kind in HUMAN_LABELS.values():
+            mine, base = (found.get((f"untuned, {kind}, 8×", name), {}) for name in (method, "x-ent"))
+            cells.append(_spread([value - base[name] for name, value in mine.items()], "+") if mine else "–")
+        if set(cells) != {"–"}:
+            rows.append([method, *cells])
+    return _table(["8×, minus x-ent", *HUMAN_LABELS], rows)
+
+
+@block
 def human_labels_wrong() -> str:
     """Shares of wrong labels, by set of labels."""
     found = _records("human-labels-shares")

@@ -173,20 +173,21 @@ def sources(tmp_path, monkeypatch):
 
 
 def test_images_and_labels_become_tables_of_one_class_against_the_rest(tmp_path, sources):
-    paths, right, wrong, _ = sources
+    (images, labels, weights), right, wrong, _ = sources
     root = tmp_path / "tables"
-    said = convert_cifar10n(root, *paths, no_steps)
+    said = convert_cifar10n(root, images, labels, weights, no_steps)
     assert "10 tables of 30 images, with the labels aggregate, random1, worst" in said
     assert "CC BY-NC 4.0" in said
     kept = np.sort(np.random.default_rng(0).choice(40, 30, replace=False))
     for number, name in enumerate(CLASSES):
         path = root / f"cifar10n_{name}.npz"
-        inputs, target = read_table(path)
+        values, target = read_table(path)
         given = read_noisy(path, 30)
-        assert inputs.shape == (30, 5)
+        assert values.shape == (30, 5)
         np.testing.assert_array_equal(target, right[kept] == number)
         np.testing.assert_array_equal(given["aggregate"], target)
         np.testing.assert_array_equal(given["worst"], wrong[kept] == number)
+    inputs, _ = read_table(root / "cifar10n_truck.npz")
     np.testing.assert_allclose(inputs.mean(0), 0, atol=1e-4)
     spread = inputs.std(0)
     assert (np.diff(spread) <= 0).all()  # the components with the greatest spread come first
@@ -194,7 +195,7 @@ def test_images_and_labels_become_tables_of_one_class_against_the_rest(tmp_path,
     assert shares["human aggregate", "wrong, ten classes"] == 0
     assert shares["human worst", "wrong, ten classes"] == pytest.approx(np.mean((right != wrong)[kept]), abs=1e-6)
     first = (root / "cifar10n_cat.npz").read_bytes()
-    convert_cifar10n(root, *paths, no_steps)
+    convert_cifar10n(root, images, labels, weights, no_steps)
     np.testing.assert_array_equal(read_table(root / "cifar10n_truck.npz")[0], inputs)
     assert len(first) == len((root / "cifar10n_cat.npz").read_bytes())
 

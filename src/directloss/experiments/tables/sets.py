@@ -167,8 +167,12 @@ def split(part: Part, seed: int) -> Split:
     first = table.inputs[parts[0]].double()
     mean, spread = first.mean(0), first.std(0)
     inputs = ((table.inputs - mean) / spread.where(spread > 0, 1.0)).float().clamp(-10, 10)
-    table = table._replace(inputs=inputs)
-    return Split(*(Rows(*(None if each is None else each[k] for each in table)) for k in parts))
+
+    def of(k: Tensor) -> Rows:
+        more = (None if each is None else each[k] for each in (table.lists, table.given))
+        return Rows(inputs[k], table.target[k], *more)
+
+    return Split(*map(of, parts))
 
 
 class Boundary(NamedTuple):
