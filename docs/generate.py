@@ -812,8 +812,8 @@ def when_it_helps() -> str:
     for noise in (0.2, 0.4):
         found = {method: record["mean"] for method, record in _tables("8×", "symmetric", noise).items()}
         flipped.append(
-            f"{found[default]:.3f} with {noise:.0%} flipped, {found[tuned]:.3f} with a warm-up and an ε of four times the "
-            f"share of positives (cross-entropy {found['x-ent']:.3f})".replace("%", " %")
+            f"{found[default]:.3f} with {noise:.0%} flipped, {found[tuned]:.3f} with a warm-up and an ε of four times "
+            f"the share of positives (cross-entropy {found['x-ent']:.3f})".replace("%", " %")
         )
         better = {m: mean for m, mean in found.items() if mean > found[tuned] and "oracle" not in m}
         ahead += [f"{method} ({mean:.3f} at {noise:.0%})".replace("%", " %") for method, mean in better.items()]
@@ -824,8 +824,8 @@ def when_it_helps() -> str:
         f"- **Labels flipped at random**: much. On the same tables it has {'; '.join(flipped)}.",
         f"- **When not**: on the table {worst} it loses {-gains[worst]:.3f} with right labels, where gradient boosting "
         f"(LightGBM, {means['LightGBM logloss']['mean']:.3f}) is better than all networks. With flipped labels these "
-        f"are ahead: {', '.join(ahead)}. With [labels that people gave](docs/tables.md#labels-that-people-gave) it is not "
-        "ahead of cross-entropy. If you need probabilities, take cross-entropy.",
+        f"are ahead: {', '.join(ahead)}. With [labels that people gave](docs/tables.md#labels-that-people-gave) it is "
+        "not ahead of cross-entropy. If you need probabilities, take cross-entropy.",
     ))  # fmt: skip
 
 
