@@ -216,7 +216,7 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["reproduce", "actions", "--root", "/nowhere", "--weights", "w.npz"], "w.npz is missing."),
         (["reproduce", "actions", "--root", ".", "--backbone", "vgg"], "There is no backbone 'vgg'."),
         (["reproduce", "actions", "--root", ".", "--train", "tail"], "What can train: head, top, all."),
-        (["data", "mnist", "--root", "."], "There is no data 'mnist'. There is: voc2012, tables."),
+        (["data", "mnist", "--root", "."], "There is no data 'mnist'. There is: voc2012, tables, cifar10n."),
         (["report", "/nowhere/at/all"], "/nowhere/at/all is not a folder."),
         (["check", "directloss"], "'directloss' names no task. Write MODULE:TASK"),
         (["check", "..x:y"], "'..x:y' names no task. Write MODULE:TASK"),

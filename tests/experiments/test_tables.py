@@ -530,7 +530,7 @@ def test_boosting_runs_where_it_is_installed_and_is_left_out_where_it_is_not(mon
     monkeypatch.setattr("directloss.experiments.tables.boosting.find_spec", lambda name: None)
     none, (note,) = installed()
     assert none == ()
-    assert "lightgbm, xgboost" in note
+    assert "pip install lightgbm xgboost-cpu" in note
 
 
 @pytest.mark.slow

@@ -268,9 +268,10 @@ print(sum(kernel.stats.cache_hits.values()) if kernel.stats.cache_path else None
 
 
 SMALL = f"""
-import importlib.util
+import importlib.util, sys
 spec = importlib.util.spec_from_file_location("kernels", {str(SOURCE / "directloss/kernels/__init__.py")!r})
 kernels = importlib.util.module_from_spec(spec)  # without directloss, which imports torch
+sys.modules["kernels"] = kernels
 spec.loader.exec_module(kernels)
 @kernels.compiled
 def kernel(x):

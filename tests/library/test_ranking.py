@@ -410,7 +410,7 @@ def test_explain_says_which_way_each_sign_takes():
         (
             Vectors(ByRank, np.ones(10), (np.arange(30) < 4) * 1.0),
             (10, 20),
-            ("cut at rank 4, nothing to choose.*most 30 steps",) * 2,
+            ("in the first 4 ranks counts.*most 30 steps",) * 2,
         ),
     ):
         for line, word in zip(task.explain(*sizes).splitlines()[-2:], words, strict=True):

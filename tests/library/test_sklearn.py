@@ -296,5 +296,5 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch):
     spec = find_spec("directloss.sklearn")
     assert spec
     assert spec.loader
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'directloss\[sklearn\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install scikit-learn"):
         spec.loader.exec_module(module_from_spec(spec))

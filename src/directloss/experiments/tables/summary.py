@@ -391,7 +391,7 @@ def _figures(
                 flat = {noise: _flat(methods) for noise, methods in means[of].items()}
                 found.append(
                     over_noise(
-                        slug("tables", protocol, "mean AP", "length", length[:-1]), f"{protocol}, {length}", flat
+                        slug("tables", protocol, "mean AP", TIMES[length[:-1]]), f"{protocol}, {length}", flat
                     )
                 )
         of = Variant(protocol, "symmetric", SHOWN[0])
