@@ -390,9 +390,7 @@ def _figures(
             if means.get(of):
                 flat = {noise: _flat(methods) for noise, methods in means[of].items()}
                 found.append(
-                    over_noise(
-                        slug("tables", protocol, "mean AP", TIMES[length[:-1]]), f"{protocol}, {length}", flat
-                    )
+                    over_noise(slug("tables", protocol, "mean AP", TIMES[length[:-1]]), f"{protocol}, {length}", flat)
                 )
         of = Variant(protocol, "symmetric", SHOWN[0])
         noise = max(means.get(of, {0.0: {}}))
