@@ -22,6 +22,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "verification": 4,
     "families": 4,
     "tasks": 5,
+    "flat": 5,
     "shapes": 5,
     "diagnosis": 5,
     "loss": 6,

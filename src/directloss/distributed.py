@@ -3,6 +3,8 @@
 Scores are gathered, and every process computes the same loss of all of them. Its gradient reaches the scores of this
 process only, times the number of processes: `DistributedDataParallel` takes the mean of the gradients of all processes,
 and the mean of these is the gradient that one process with all the scores would have had.
+
+It is imported on first use, as `flat` is.
 """
 
 from collections.abc import Callable

@@ -21,8 +21,7 @@ from .checks import (
     check_scored,
     check_scores,
 )
-from .distributed import gather
-from .shapes import flat_values, to_lists
+from .shapes import to_lists
 from .task import Task
 from .tasks import (
     NDCG,
@@ -110,12 +109,16 @@ def _structured_loss(
     if dim != -1 or ignore_index is not None:
         scores, target, mask = to_lists(task, scores, target, mask, dim, ignore_index)
     if process_group is not None:
+        from .distributed import gather
+
         check_list_task("process_group", task, scores, target)
         scores, target, mask, indexes = gather(process_group, scores, target, mask, indexes)
     summed = weight is None and reduction != "none"
     if indexes is None:
         values, counted = differentiable_values(task, update.row, scores, target, mask, summed)
     else:
+        from .flat import flat_values
+
         values, counted = flat_values(task, update.row, scores, target, mask, indexes, summed)
     if weight is not None:
         counted = check_list_weight(weight, values) * counted

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from .autograd import attached
 from .checks import check_batch, check_finite, check_labels, check_no_group, needs_dispatch, refuse_first
-from .distributed import gather
 from .families import RankingTask
 from .families.packed import scratch
 from .loss import StructuredLoss
@@ -123,6 +122,8 @@ class ScoreMemory(nn.Module):
         """The batch of all processes, on the device of the memory; the last score of an index that comes twice."""
         check_batch(scores, items)
         if self.process_group is not None:
+            from .distributed import gather
+
             scores, items = gather(self.process_group, scores, items.to(scores.device, torch.int64))
         scores = scores.to(self.scores.device, torch.promote_types(scores.dtype, self.scores.dtype))
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))

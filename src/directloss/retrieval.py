@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from .checks import check_embeddings, check_parts, check_reduction, check_similarity
-from .distributed import gather
 from .loss import structured_loss
 from .task import Task
 from .tasks import AveragePrecision
@@ -84,6 +83,8 @@ class RetrievalLoss(nn.Module):
 
 def _gather(group: Any, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The samples of all processes."""
+    from .distributed import gather
+
     (vectors,) = gather(group, embeddings.T)
     _, known = gather(group, embeddings.detach()[:, 0], labels)
     return vectors.T, known

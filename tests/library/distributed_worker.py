@@ -78,19 +78,26 @@ def memory_run(network: torch.nn.Module, group: Any, process: int, processes: in
 
 
 def main(folder: str) -> None:
+    """Groups of 2, of 3 and of all processes, so that three sizes need one start."""
     dist.init_process_group("gloo")
-    process, processes = dist.get_rank(), dist.get_world_size()
+    process, everyone = dist.get_rank(), dist.get_world_size()
     x, target, ids = data()
     found = {}
-    for case in CASES:
-        for kind in KINDS:
-            part = shard(len(x), process, processes, kind)
-            network = DistributedDataParallel(model())
-            value = loss_of(case, dist.group.WORLD)(network(x[part]), target[part], ids[part])
-            value.backward()
-            found[case, kind] = value.detach(), [parameter.grad for parameter in network.parameters()]
-    found["memory"] = memory_run(DistributedDataParallel(model()), dist.group.WORLD, process, processes)
+    for processes in range(2, everyone + 1):
+        group = dist.new_group(list(range(processes))) if processes < everyone else dist.group.WORLD
+        if process >= processes:
+            continue
+        for case in CASES:
+            for kind in KINDS:
+                part = shard(len(x), process, processes, kind)
+                network = DistributedDataParallel(model(), process_group=group)
+                value = loss_of(case, group)(network(x[part]), target[part], ids[part])
+                value.backward()
+                found[processes, case, kind] = value.detach(), [parameter.grad for parameter in network.parameters()]
+        network = DistributedDataParallel(model(), process_group=group)
+        found[processes, "memory"] = memory_run(network, group, process, processes)
     torch.save(found, f"{folder}/{process}.pt")
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -20,24 +20,31 @@ def alone(case, items):
     return value.detach(), [parameter.grad for parameter in network.parameters()]
 
 
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory):
+    """What each of four processes found, in groups of two, three and four."""
+    folder = tmp_path_factory.mktemp("processes")
+    with pytest.MonkeyPatch.context() as patched:
+        torchrun(patched, 4, WORKER, folder)
+    return [torch.load(folder / f"{process}.pt") for process in range(4)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 3, 4])
-def test_processes_rank_together_and_share_the_gradient(processes, tmp_path, monkeypatch):
-    torchrun(monkeypatch, processes, WORKER, tmp_path)
-    results = [torch.load(tmp_path / f"{process}.pt") for process in range(processes)]
+def test_processes_rank_together_and_share_the_gradient(ranked, processes):
     x, _, _ = data()
     for case in CASES:
         for kind in KINDS:
             items = torch.cat([shard(len(x), process, processes, kind) for process in range(processes)])
             assert sorted(items.tolist()) == list(range(len(x)))
             want, grads = alone(case, items)
-            for found in results:
-                value, got = found[case, kind]
+            for found in ranked[:processes]:
+                value, got = found[processes, case, kind]
                 torch.testing.assert_close(value, want, rtol=0, atol=1e-6)
                 torch.testing.assert_close(got, grads, rtol=0, atol=1e-6)
     remembered = memory_run(model(), None, 0, 1)
-    for found in results:
-        torch.testing.assert_close(found["memory"], remembered, rtol=0, atol=1e-12)
+    for found in ranked[:processes]:
+        torch.testing.assert_close(found[processes, "memory"], remembered, rtol=0, atol=1e-12)
 
 
 def test_a_group_needs_torch_distributed_to_be_started_and_lists():

@@ -253,8 +253,8 @@ def python(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_import_is_silent_and_brings_neither_numba_nor_an_extra():
-    heavy = "numba", "sklearn", "matplotlib", "rich"
+def test_import_is_silent_and_brings_neither_numba_nor_the_compiler_nor_an_extra():
+    heavy = "numba", "sklearn", "matplotlib", "rich", "torch._dynamo"
     code = f"import sys, directloss; print([m for m in {heavy} if m in sys.modules])"
     assert python(code) == "[]\n"
 
