@@ -77,6 +77,15 @@ def memory_run(network: torch.nn.Module, group: Any, process: int, processes: in
     return values, gradients, memory.scores
 
 
+def refused(group: Any) -> str:
+    """What a process is told that is not in the group."""
+    try:
+        loss_of("plain", group)(torch.zeros(2, 1), torch.tensor([True, False]), None)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
 def main(folder: str) -> None:
     """Groups of 2, of 3 and of all processes, so that three sizes need one start."""
     dist.init_process_group("gloo")
@@ -86,6 +95,7 @@ def main(folder: str) -> None:
     for processes in range(2, everyone + 1):
         group = dist.new_group(list(range(processes))) if processes < everyone else dist.group.WORLD
         if process >= processes:
+            found[processes, "outside"] = refused(group)
             continue
         for case in CASES:
             for kind in KINDS:

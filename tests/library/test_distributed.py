@@ -42,6 +42,8 @@ def test_processes_rank_together_and_share_the_gradient(ranked, processes):
                 value, got = found[processes, case, kind]
                 torch.testing.assert_close(value, want, rtol=0, atol=1e-6)
                 torch.testing.assert_close(got, grads, rtol=0, atol=1e-6)
+    for found in ranked[processes:]:
+        assert found[processes, "outside"].startswith("this process is not in process_group")
     remembered = memory_run(model(), None, 0, 1)
     for found in ranked[:processes]:
         torch.testing.assert_close(found[processes, "memory"], remembered, rtol=0, atol=1e-12)

@@ -1,0 +1,126 @@
+"""Laws for faults that `benchmarks.mutation` planted and that all other tests let pass."""
+
+import pytest
+import torch
+
+from directloss import (
+    NDCG,
+    ROCAUC,
+    TRUTH,
+    AveragePrecision,
+    AveragePrecisionAtK,
+    IoU,
+    MulticlassZeroOne,
+    PositiveDirect,
+    Row,
+    StructuredLoss,
+)
+from directloss.checks import LARGEST_SCORE, check_finite, check_length, check_list_task
+
+TASKS = [AveragePrecision(), ROCAUC(), AveragePrecisionAtK(2)]
+SCORES = torch.tensor([0.5, 2.0, -1.0, 0.3])
+TARGET = torch.tensor([True, False, True, False])
+each = pytest.mark.parametrize("task", TASKS, ids=repr)
+
+
+@each
+@pytest.mark.parametrize("weight", [-0.7, 0.0, 0.7, TRUTH])
+def test_the_oracle_is_the_output(task, weight):
+    mask = torch.ones(4, dtype=torch.bool)
+    given = weight if weight is TRUTH else torch.tensor(weight, dtype=torch.float64)
+    found = task.oracle(SCORES, TARGET, given if given is TRUTH else given.unsqueeze(-1), mask)
+    want = task.output(SCORES, TARGET, given)
+    torch.testing.assert_close(found.features, want.features)
+    torch.testing.assert_close(found.loss, want.loss)
+
+
+@each
+def test_a_list_counts_that_has_a_valid_item_of_both_classes(task):
+    valid = torch.tensor([True, True])
+    for labels in ([1, 1], [0, 0]):
+        assert not task.counts(torch.tensor(labels).bool(), valid)
+    mixed = torch.tensor([True, False])
+    assert task.counts(mixed, valid)
+    for hidden in ([True, False], [False, True]):
+        assert not task.counts(mixed, torch.tensor(hidden))
+
+
+@each
+def test_an_item_that_is_masked_out_of_one_short_list_is_as_if_it_were_not_there(task):
+    row = PositiveDirect(1.0).row
+    mask = torch.tensor([True, True, True, False])
+    found, want = task.contrast(SCORES, TARGET, row, mask), task.contrast(SCORES[:3], TARGET[:3], row)
+    torch.testing.assert_close(found.value, want.value)
+    torch.testing.assert_close(found.gradient[:3], want.gradient)
+
+
+@each
+def test_one_short_list_is_checked_as_others_are(task):
+    loss = StructuredLoss(task, PositiveDirect(1.0))
+    with pytest.raises(ValueError, match="scores has shape"):
+        loss(SCORES, TARGET[:3])
+    for odd in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="scores must be finite"):
+            loss(torch.tensor([odd, 0.0, 1.0, 2.0]), TARGET)
+    for labels in (TARGET | True, TARGET & False):
+        assert not task.contrast(SCORES, labels, PositiveDirect(1.0).row).counted
+    assert task.contrast(SCORES, TARGET, PositiveDirect(1.0).row).counted
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_weights_below_zero_contrast_two_outputs(task, dtype):
+    scores = SCORES.to(dtype)
+    away, toward = (task.output(scores, TARGET, weight) for weight in (-0.5, -2.0))
+    found = task.contrast(scores, TARGET, Row(-0.5, -2.0, 3.0))
+    torch.testing.assert_close(found.gradient, 3.0 * (away.features - toward.features).to(dtype))
+
+
+@each
+def test_a_weight_and_a_scale_that_are_not_finite_are_told_apart(task):
+    nan = torch.tensor(float("nan"))
+    with pytest.raises(ValueError, match="the scale of the update"):
+        task.contrast(SCORES, TARGET, Row(1.0, 0.0, nan))
+    with pytest.raises(ValueError, match=r"^weight"):
+        task.contrast(SCORES, TARGET, Row(nan, 0.0, 1.0))
+
+
+@each
+def test_the_prediction_and_the_truth_are_among_all_outputs(task):
+    scores = SCORES.double()
+    listed = task.outputs(scores, TARGET)
+    torch.testing.assert_close(listed.features.sum(-1), torch.zeros(24, dtype=torch.float64))
+    for weight in (0.0, TRUTH):
+        output = task.output(scores, TARGET, weight)
+        (places,) = (listed.features - output.features).abs().amax(-1).lt(1e-12).nonzero(as_tuple=True)
+        assert len(places) > 0
+        torch.testing.assert_close(listed.loss[places[0]], output.loss)
+    for labels in (TARGET | True, TARGET & False):
+        assert not torch.cat([part.reshape(-1) for part in task.outputs(scores, labels)]).any()
+
+
+def test_limits_are_part_of_what_is_allowed():
+    check_length(5, 5)
+    check_finite(torch.tensor([LARGEST_SCORE], dtype=torch.float64), None)
+    with pytest.raises(ValueError, match="2 lists of one item"):
+        StructuredLoss(AveragePrecision(), PositiveDirect(1.0))(torch.zeros(2, 1), torch.ones(2, 1))
+
+
+def test_lists_of_another_shape_need_both_one_dimension_and_one_target_an_item():
+    with pytest.raises(ValueError, match="dim is for tasks on lists"):
+        check_list_task("dim", AveragePrecision(), torch.zeros(2, 3), torch.zeros(2))
+    with pytest.raises(ValueError, match="dim is for tasks on lists"):
+        check_list_task("dim", IoU(event_dims=2), torch.zeros(2, 3), torch.zeros(2, 3))
+
+
+def test_a_mask_elsewhere_and_complex_labels_are_refused():
+    loss = StructuredLoss(AveragePrecision(), PositiveDirect(1.0))
+    with pytest.raises(ValueError, match="scores is on cpu but mask on meta"):
+        loss(SCORES, TARGET, torch.ones(4, dtype=torch.bool, device="meta"))
+    with pytest.raises(TypeError, match=r"bool, int or float; got torch\.complex64"):
+        StructuredLoss(NDCG(), PositiveDirect(1.0))(SCORES, TARGET.to(torch.complex64))
+
+
+def test_an_item_without_a_valid_class_may_have_one_class_only():
+    loss = StructuredLoss(MulticlassZeroOne(), PositiveDirect(1.0))
+    assert loss(torch.zeros(2, 1), torch.zeros(2, dtype=torch.long), torch.zeros(2, 1, dtype=torch.bool)) == 0
