@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import short
 from commands import call
 
 from directloss.experiments import EXPERIMENTS
@@ -20,8 +21,15 @@ SEPARABLE = len(EXPERIMENTS["separable"].configs(EXPERIMENTS["separable"].option
 ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_runs():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(vars(EXPERIMENTS["separable"]), "configs", short.configs)
+        yield
+
+
 def command(*arguments):
-    return [sys.executable, "-m", "directloss", *map(str, arguments)]
+    return [sys.executable, short.__file__, *map(str, arguments)]
 
 
 def call_process(*arguments):

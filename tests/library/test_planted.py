@@ -9,11 +9,14 @@ from directloss import (
     TRUTH,
     AveragePrecision,
     AveragePrecisionAtK,
+    BalancedError,
     IoU,
     MulticlassZeroOne,
     PositiveDirect,
     Row,
     StructuredLoss,
+    ZeroOne,
+    explain,
 )
 from directloss.checks import LARGEST_SCORE, check_finite, check_length, check_list_task
 
@@ -97,6 +100,25 @@ def test_the_prediction_and_the_truth_are_among_all_outputs(task):
         torch.testing.assert_close(listed.loss[places[0]], output.loss)
     for labels in (TARGET | True, TARGET & False):
         assert not torch.cat([part.reshape(-1) for part in task.outputs(scores, labels)]).any()
+
+
+@pytest.mark.parametrize("task", [*TASKS, ZeroOne(), BalancedError()], ids=repr)
+@pytest.mark.parametrize("weight", [-1.5, -0.4, 0.4, 1.5])
+def test_no_output_is_better_than_the_oracle(task, weight):
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(10):
+        scores = torch.randn(5, generator=generator, dtype=torch.float64)
+        target = torch.rand(5, generator=generator).argsort() < 2
+        listed, found = task.outputs(scores, target), task.output(scores, target, torch.tensor(weight).double())
+        best = (listed.features @ scores + weight * listed.loss).max()
+        torch.testing.assert_close(found.features @ scores + weight * found.loss, best)
+
+
+def test_average_precision_is_explained_for_both_signs():
+    assert [line.split(":")[0] for line in explain(AveragePrecision(), 2, 3).splitlines()[1:]] == [
+        "weight > 0",
+        "weight < 0",
+    ]
 
 
 def test_limits_are_part_of_what_is_allowed():
