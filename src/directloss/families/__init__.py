@@ -17,6 +17,11 @@ __all__ = ["ByNegatives", "ByRank", "CountTask", "LinearLossTask", "RankingTask"
 def explain(task: Any, positives: int, negatives: int) -> str:
     """How inference is done in a list of this size, for each sign of the weight, and what it costs after sorting.
 
+    Args:
+        task: a task on lists of positives and negatives, e.g. `BinaryDCG()`, or one of your own.
+        positives: the number P of positives in a list.
+        negatives: the number M of negatives in it.
+
     The place of a positive is the number of negatives above it, and the other way round. The positive update and the
     hinge need a weight above 0, the negative update one below 0, the central update both. Every way is exact;
     docs/mathematics.md has the proofs.
