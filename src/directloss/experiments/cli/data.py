@@ -20,7 +20,7 @@ def data(
     images: Annotated[Path | None, typer.Option(help=f"Folder with images; only for {TAKERS}.")] = None,
     labels: Annotated[Path | None, typer.Option(help=f"File with labels; only for {TAKERS}.")] = None,
     weights: Annotated[
-        Path | None, typer.Option(help=f"File of the network's weights; only for {TAKERS}. Default: fetch them.")
+        Path | None, typer.Option(help=f"The network's weights; only for {TAKERS}. Default: fetch them.")
     ] = None,
 ) -> None:
     """Check data, or fetch it if it is not there yet."""
