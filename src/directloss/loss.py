@@ -193,6 +193,7 @@ class StructuredLoss(nn.Module):
         indexes: Tensor | None = None,
         weight: Tensor | None = None,
     ) -> Tensor:
+        """The loss of these scores."""
         return _structured_loss(
             self.task,
             self.update,
