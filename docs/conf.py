@@ -127,7 +127,10 @@ def signature(_: Sphinx, what: str, name: str, member: Any, *rest: Any) -> tuple
     """Of a class: what its constructor takes. Sphinx would show `Task.__new__`, which takes anything."""
     if what != "class":
         return None
-    return stringify_signature(inspect.signature(member), show_annotation=False, show_return_annotation=False), ""
+    taken = inspect.signature(member)
+    if all(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in taken.parameters.values()):
+        return "()", ""
+    return stringify_signature(taken, show_annotation=False, show_return_annotation=False), ""
 
 
 def formula(translator: Any, node: nodes.Element) -> None:

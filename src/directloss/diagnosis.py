@@ -18,7 +18,7 @@ EPSILONS = tuple(10.0 ** (k / 2) for k in range(-6, 7))
 
 
 class Diagnosis(NamedTuple):
-    """What `diagnose` returns: one number for every ε, means over the lists that count.
+    """What `diagnose` returns: one number for each ε, as means over the lists that count.
 
     >>> from directloss import AveragePrecision
     >>> scores, target = torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 0])
@@ -49,7 +49,7 @@ class Diagnosis(NamedTuple):
         return "\n".join(lines)
 
     def plot(self) -> Any:
-        """A figure of all three against ε; needs matplotlib."""
+        """A figure of the values, the share and the norm against ε; needs matplotlib."""
         plt = import_module("matplotlib.pyplot")
 
         figure, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(6, 5), layout="constrained")
@@ -69,7 +69,16 @@ class Diagnosis(NamedTuple):
 def diagnose(
     task: Task, scores: Tensor, target: Tensor, epsilons: Sequence[float] = EPSILONS, mask: Tensor | None = None
 ) -> Diagnosis:
-    """What every ε does to these scores: print it, or look at its `plot`.
+    """What each ε does to these scores: print the result, or look at its `plot`.
+
+    Args:
+        task: e.g. `AveragePrecision()`.
+        scores: (..., items), for example of the validation set.
+        target: (..., items), what the task takes.
+        epsilons: which ε to try.
+        mask: (..., items), True where an item is valid.
+
+    Returns a `Diagnosis`, which says what the columns mean.
 
     >>> from directloss import AveragePrecision
     >>> scores, target = torch.linspace(2, -2, 100), torch.arange(100) % 7 == 0

@@ -133,23 +133,28 @@ def _structured_loss(
 
 
 class StructuredLoss(nn.Module):
-    """Train on the task loss itself.
+    """A loss that trains a network on the metric of a task.
 
     Args:
         task: what is predicted and what it costs, e.g. `AveragePrecision()`.
         update: which two outputs are contrasted, e.g. `PositiveDirect(epsilon=1.0)`.
-        reduction: "mean" over the lists that count, "sum", or "none" for one value per list.
+        reduction: "mean" over the lists that count, "sum", or "none" for one value for each list.
         ignore_index: a value of the target whose items are left out, as in torch's cross-entropy.
         process_group: processes that hold parts of the same lists, e.g. torch.distributed.group.WORLD. Scores are then
             ranked together, and gradients are those of one process after the mean that DistributedDataParallel takes.
 
-    Call it with scores (..., items), raw, of any floating-point type; target, what the task asks for, as a rule bool,
-    int or float in {0, 1}; and optionally mask, True where an item is valid. Leading dimensions are a batch of lists.
-    Other shapes come by name: `dim` is the dimension of the list, so dim=0 for scores (samples, classes) is one list a
-    class; `indexes`, an integer for every item, ranks within equal integers, whatever their order; `weight`, one number
-    a list, weighs lists in the mean.
-    The value is the function whose gradient this is; for the direct updates the ramp loss. Where no positive is tied,
-    it brackets the metric: negative ≤ task loss of the prediction ≤ positive.
+    Call it with:
+
+    - scores (..., items): raw outputs of the network, of any floating-point type. The last dimension is one list, the
+      leading dimensions are a batch of lists.
+    - target (..., items): 0 or 1 for each item, as bool, int or float. Some tasks take another target and say so.
+    - mask (..., items), optional: True where an item is valid.
+    - dim: which dimension is the list. For scores (samples, classes), dim=0 makes each class one list.
+    - indexes (items,): for flat scores. Items with the same integer are one list; they may come in any order.
+    - weight (...): how much each list counts in the mean.
+
+    It returns one number, or with reduction="none" one number for each list. The value of the positive update is at
+    least the task loss of the prediction, and that of the negative update at most, if no positive is tied.
 
     >>> loss = StructuredLoss(AveragePrecision(), PositiveDirect(epsilon=1.0))
     >>> scores = torch.tensor([2.0, 1.0, 0.0], requires_grad=True)
@@ -157,7 +162,7 @@ class StructuredLoss(nn.Module):
     >>> value
     tensor(0.4167, grad_fn=<...>)
 
-    ε may be a tensor with one number a list, so that a grid of them is one call:
+    ε may be a tensor with one number for each list. So a grid of ε is one call:
 
     >>> grid = StructuredLoss(AveragePrecision(), PositiveDirect(torch.tensor([0.1, 1.0, 10.0])), reduction="none")
     >>> grid(scores.expand(3, 3), torch.tensor([0, 1, 1]).expand(3, 3))
@@ -191,6 +196,7 @@ class StructuredLoss(nn.Module):
         indexes: Tensor | None = None,
         weight: Tensor | None = None,
     ) -> Tensor:
+        """The loss of these scores."""
         return _structured_loss(
             self.task,
             self.update,
@@ -211,7 +217,7 @@ class StructuredLoss(nn.Module):
 
 
 class TaskLoss(StructuredLoss):
-    """`StructuredLoss` on one task, whose options come by name: the front doors, such as `AveragePrecisionLoss`."""
+    """`StructuredLoss` on one task, such as `AveragePrecisionLoss`. Options of the task are passed by name."""
 
     task_class: type[Task]
 
@@ -294,10 +300,11 @@ TverskyLoss, tversky_loss = _front_door(Tversky, "tversky_loss")
 
 
 def direct_loss(away: Sequence[Any], toward: Sequence[Any], update: Update, reduction: str = "mean") -> Tensor:
-    """The loss of an update for a score that is no linear function of one score tensor.
+    """The loss of an update for a score that is not a linear function of one score tensor.
 
-    You run both inferences yourself, score the two outputs with the network, and pass for each a pair (score, task
-    loss), one value per example. Only the scores are differentiated: this is the paper's theorem for any F(x, y, w).
+    You run both inferences yourself and score the two outputs with the network. For each output pass a pair (score,
+    task loss), both of shape (examples,). Only the scores get a gradient: this is the paper's theorem for any
+    F(x, y, w).
     For `PositiveDirect(epsilon)`, away is y_direct = argmax F + εL and toward is y_w = argmax F.
 
     >>> F_direct = torch.tensor([1.5], requires_grad=True)

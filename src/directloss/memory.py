@@ -28,15 +28,15 @@ class ScoreMemory(nn.Module):
         target: the labels (samples,) of the whole training set. Scores are remembered on its device. The CPU is best,
             because ranking is done there.
         process_group: processes that each hold a part of every batch, e.g. torch.distributed.group.WORLD. All of them
-            remember all scores. It stands here, and not in the loss.
+            remember all scores. Pass it here, not to the loss.
 
     Call it with a loss on lists, the scores (batch,) of some samples and their indices (batch,). It ranks these scores
     among the remembered ones of all other samples, then remembers them. Samples without a score yet are masked out.
 
-    The value is that of the whole list. The gradient reaches the batch only. That of a positive is multiplied by the
-    number of positives in the list over their number in the batch, that of a negative likewise. So its expectation over
-    batches is the gradient of the whole list, also where `with_positives` draws more positives than there are. An index
-    may come twice: the last score counts, with the gradient of both.
+    It returns the loss of the whole list. Only the scores of the batch get a gradient. The gradient of a positive is
+    multiplied by the number of positives in the list, divided by their number in the batch. The same is done for
+    negatives. So its mean over batches is the gradient of the whole list, even if `with_positives` draws the batches.
+    If an index comes twice, the last score counts, and both get its gradient.
 
     The remembered scores are in the `state_dict`; the labels are not.
 

@@ -15,17 +15,18 @@ __all__ = ["RetrievalLoss"]
 
 
 class RetrievalLoss(nn.Module):
-    """Train embeddings on the metric of retrieval: samples with the query's label are its positives.
+    """A loss that trains embeddings on a metric of retrieval: samples with the query's label are its positives.
 
     Args:
         task: a task on lists of 0 and 1; the mean of average precisions over queries is mAP.
-        update: cosine similarities are spread by about 0.1 where scores are spread by 1, so ε is small here.
+        update: which update. Cosine similarities differ by about 0.1, so ε is smaller than for scores.
         similarity: "cosine" or "dot".
-        reduction: "mean" over the queries that count, "sum", or "none" for one value a query.
+        reduction: "mean" over the queries that count, "sum", or "none" for one value for each query.
         process_group: processes whose embeddings are all queries, and are all searched; see `StructuredLoss`.
 
-    Call it with embeddings (queries, dimensions) and labels (queries,). Queries rank each other, themselves excluded;
-    with ref_embeddings and ref_labels they rank these. A query without a positive or without a negative does not count.
+    Call it with embeddings (queries, dimensions) and labels (queries,). Each query ranks all others. With
+    ref_embeddings (items, dimensions) and ref_labels (items,) each query ranks these items instead. A query without a
+    positive or without a negative does not count.
 
     >>> embeddings = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.5, 0.5]], requires_grad=True)
     >>> value = RetrievalLoss()(embeddings, torch.tensor([0, 1, 1, 0]))

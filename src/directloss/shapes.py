@@ -48,13 +48,24 @@ def metric(
     dim: int = -1,
     ignore_index: int | None = None,
 ) -> Tensor:
-    """The metric itself, for validation: 1 − L of the prediction, its mean over the lists that count.
+    """The metric of a task, for validation: the mean of 1 − task loss over the lists that count.
 
-    0 if no list counts. Shapes are those of a loss.
+    Args:
+        task: which metric, e.g. `AveragePrecision()`, or a task of your own.
+        scores: (..., items), raw outputs of the network.
+        target: (..., items), what the task takes; for most tasks 0 or 1 for each item.
+        mask: (..., items), True where an item is valid.
+        indexes: (items,), for flat scores: items with the same integer are one list.
+        dim: which dimension is the list.
+        ignore_index: a value of the target whose items are left out.
+
+    Returns one number, 0 if no list counts.
 
     >>> from directloss import AveragePrecision
+    >>> metric(AveragePrecision(), torch.tensor([0.9, 0.8, 0.1]), torch.tensor([0, 1, 0]))
+    tensor(0.5000)
     >>> scores, target = torch.tensor([[0.9, 0.2], [0.8, 0.7], [0.1, 0.6]]), torch.tensor([[0, 1], [1, 0], [0, 1]])
-    >>> metric(AveragePrecision(), scores, target, dim=0)  # one list a class: 1/2 and 7/12
+    >>> metric(AveragePrecision(), scores, target, dim=0)  # each class is a list: the mean of 1/2 and 7/12
     tensor(0.5417)
     """
     scores, target, mask = to_lists(task, scores, target, mask, dim, ignore_index)

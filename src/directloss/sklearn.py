@@ -55,21 +55,21 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
     Every batch of rows is one list for the task. `fit` standardises the features, begins with cross-entropy
     (`directloss.training.WarmUp`), and takes batches that all have rows of both classes.
 
-    `predict` needs a threshold. It is chosen so that as many of the rows that `fit` was given are predicted positive as
-    there are positives. With `calibrate=True` `predict` gives the more probable class instead, by `predict_proba`.
+    `predict` needs a threshold. It is chosen so that as many training rows are predicted positive as are positive. With
+    `calibrate=True` `predict` gives the more probable class instead, by `predict_proba`.
 
-    There is no `sample_weight`: a metric of a ranking has no weights of rows that inference could be exact for.
+    There is no `sample_weight`: with weights of rows, exact inference would be NP-hard.
 
     Args:
         task: what to optimise, a task on lists of 0 and 1; None: `AveragePrecision()`.
         update: which update; None: `PositiveDirect(1.0)`.
         hidden: the widths of hidden layers; `()` is a linear model.
-        batch_size: rows in a batch, more or less: every batch has its share of positives, and at least one. Where there
+        batch_size: rows in a batch, approximately. Every batch has its share of positives, and at least one. If there
             are fewer positives than batches, they repeat.
         epochs: passes over the rows, at most.
         learning_rate: of AdamW.
         weight_decay: of AdamW.
-        warm_up: the share of all steps that take cross-entropy, at the beginning.
+        warm_up: the share of all steps, at the beginning, that use cross-entropy.
         early_stopping: hold out rows, measure the task on them after each epoch, stop when it no longer grows, and
             return to the best epoch. A small table needs all its rows.
         validation_fraction: the share of rows of each class to hold out, at least one row of each, for

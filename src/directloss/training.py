@@ -12,15 +12,19 @@ __all__ = ["WarmUp", "accumulate", "with_positives"]
 
 
 class WarmUp(nn.Module):
-    """A loss that begins with another one: `first` for so many steps, then `loss`.
+    """A loss that begins with another one: `first` for some steps, then `loss`.
 
-    The positive update strengthens what is ranked right already. A network that starts with more pairs wrong than right
-    can be driven the wrong way by it. A tenth of all steps with cross-entropy, which is `first` if you pass none,
-    avoids most of that. With a large ε, let Adam forget the larger gradients of cross-entropy after these steps:
-    `optimizer.state.clear()`. docs/warm-up.md has the measurements.
+    Args:
+        loss: the loss after the warm-up, e.g. `AveragePrecisionLoss()`.
+        steps: the number of first steps; a tenth of all steps is a good choice.
+        first: the loss of the first steps, called with scores and target; None: binary cross-entropy.
 
-    A step is a call with a graph. Calls without one, as in validation, get `loss` and do not count. The number of steps
-    so far is in the `state_dict`.
+    Call it as you call `loss`. A step is a call on scores that require a gradient. Other calls, as in validation, use
+    `loss` and do not count. The number of steps so far is in the `state_dict`.
+
+    The positive update strengthens pairs that are already in the right order. If a network starts with more pairs in
+    the wrong order, the ranking may get worse. A warm-up avoids most of that. With a large ε, reset Adam after these
+    steps: `optimizer.state.clear()`. docs/warm-up.md has the measurements.
 
     >>> from directloss import AveragePrecisionLoss
     >>> loss = WarmUp(AveragePrecisionLoss(), steps=1)
@@ -62,13 +66,13 @@ class WarmUp(nn.Module):
 
 
 def with_positives(target: Tensor, batch: int, share: float, generator: torch.Generator | None) -> Iterator[Tensor]:
-    """Yield batches without end: indices drawn at random, with replacement, of which the given share is positive.
+    """Yield batches of indices without end, drawn at random with replacement; the given share is positive.
 
     Args:
         target: (samples,), bool.
         batch: the number of indices in a batch.
-        share: of positives in a batch; at least one of each class is drawn.
-        generator: of the random numbers; None takes torch's own.
+        share: the share of positives in a batch; at least one of each class is drawn.
+        generator: for the random numbers; None uses torch's own.
 
     >>> target = torch.arange(100) < 3
     >>> items = next(with_positives(target, batch=8, share=0.25, generator=torch.Generator().manual_seed(0)))
@@ -91,11 +95,11 @@ def with_positives(target: Tensor, batch: int, share: float, generator: torch.Ge
 def accumulate(
     network: nn.Module, chunks: Callable[[], Iterable[Tensor]], loss: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Add the gradient of a loss of all scores at once to the network's parameters, with the memory of one chunk.
+    """Add the gradient of a loss on all scores together to the network's parameters, with the memory of one chunk.
 
     The first pass computes the scores of all chunks without a graph, and the loss gives the gradient at each score. The
-    second pass goes back through the network, chunk by chunk. `chunks` must give the same chunks both times. What the
-    network draws at random, such as dropout, is the same in both passes.
+    second pass runs the network again, chunk by chunk, with gradients. `chunks` must give the same chunks both times.
+    Random numbers in the network, such as dropout, are the same in both passes.
 
     Args:
         network: gives the scores of a chunk, (items,).

@@ -60,29 +60,33 @@ class _Trial(NamedTuple):
 
 
 def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int = 0) -> None:
-    """Try a task on random small problems; raise `TaskError` on the first law it breaks, in words.
+    """Try a task on small random problems; raise a `TaskError` for the first law that it breaks.
 
-    The laws: features have the shape of scores and losses that of the batch; losses lie in [0, 1]; the truth has loss 0
-    and the score of such an output; no output beats the oracle's, and the oracle claims no more than any output has; a
-    batch gives what its problems give, each with its own weight; masked items get no feature and, in lists, change
-    nothing; permuting the items of a list permutes the features (where the task is exchangeable). Scores come with ties
-    and heavy tails, weights with both signs, from 1e-3 to 1e3.
+    The laws are:
 
-    "No output" means all of `task.outputs(scores, target)` where the task has that method. Otherwise it means those
-    outputs that the oracle itself gives for other scores, which finds most mistakes but not all.
+    - Features have the shape of scores, and losses that of the batch. Losses lie in [0, 1].
+    - The truth has loss 0, and the score of an output with loss 0.
+    - No output has a larger F + weight·L than the oracle's, and the oracle's is no larger than the largest.
+    - A batch gives the same as its problems one by one, each with its own weight.
+    - Masked items get no feature and, in lists, change nothing.
+    - Permuting the items of a list permutes the features, if the task is exchangeable.
+
+    Scores have ties and heavy tails. Weights have both signs and sizes from 1e-3 to 1e3. If the task has the method
+    `outputs(scores, target)`, the oracle is compared with all outputs. Otherwise it is compared with the outputs that
+    the oracle itself gives for other scores. This finds most mistakes, but not all.
 
     A task that keeps all laws may still not train, if F is so large or small beside L that ε = 1 changes nothing or
-    everything. Then `check_task` warns, and says at which ε the task answers; see `typical_epsilon`.
+    everything. Then `check_task` warns, and names the typical ε of the task; see `typical_epsilon`.
 
     Args:
         task: an instance of your `Task`.
-        problems: how many random problems to try.
-        longest: the longest list, as `task.random_problem` understands it. Output spaces grow fast: a list of 5 has up
-            to 120 rankings.
-        seed: of the random problems; the same seed gives the same ones.
+        problems: the number of random problems to try.
+        longest: the longest list, passed to `task.random_problem`. The number of outputs grows fast: a list of 5 has
+            up to 120 rankings.
+        seed: the same seed gives the same random problems.
 
     >>> from directloss import ROCAUC
-    >>> check_task(ROCAUC())  # says nothing: all laws hold
+    >>> check_task(ROCAUC())  # prints nothing: all laws hold
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.device("cpu"):
@@ -102,10 +106,18 @@ def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int =
 
 
 def typical_epsilon(task: Task, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The ε at which argmax F + εL has gone half the way from the prediction's loss to the largest, for every problem.
+    """The ε at which the loss of y_direct is halfway between that of the prediction and the largest loss.
 
     With a far smaller ε both outputs of an update are the same, and nothing is trained. With a far larger one y_direct
-    is the worst output, whatever the scores are. NaN where a problem does not count, or the loss cannot grow.
+    is the worst output, whatever the scores are.
+
+    Args:
+        task: e.g. `AveragePrecision()`, or a task of your own.
+        scores: (..., items), for example of the validation set.
+        target: (..., items), what the task takes.
+        mask: (..., items), True where an item is valid.
+
+    Returns one number for each list, (...). It is NaN if the list does not count, or its loss cannot grow.
 
     >>> from directloss import AveragePrecision
     >>> scores, target = torch.linspace(-2, 2, 100), torch.arange(100) % 7 == 0

@@ -182,9 +182,9 @@ def test_epsilon_is_in_units_of_scores_where_as_many_are_selected_as_there_are_p
 
 
 def test_tasks_say_which_way_they_take():
-    walk = "one walk through both classes, O(P + M): at most 110 steps"
+    walk = "one pass through positives and negatives, O(P + M): at most 110 steps"
     assert IoU().explain(10, 100).splitlines()[1:] == [f"weight > 0: {walk}", f"weight < 0: {walk}"]
-    table = "all pairs of counts that can be best, at most 1,111 of them"
+    table = "all pairs of true and false positives that can be best, at most 1,111 of them"
     assert GMean().explain(10, 100).splitlines()[1:] == [f"weight > 0: {table}", f"weight < 0: {table}"]
     steep = Tversky(0.5, 2.0).explain(10, 100).splitlines()
     assert steep[1:] == [f"weight > 0: {walk}", f"weight < 0: β > 1: {table}"]

@@ -393,24 +393,32 @@ def test_a_rate_is_a_share(make):
 def test_explain_says_which_way_each_sign_takes():
     assert ROCAUC().explain(100, 900).splitlines() == [
         "ROCAUC(), 100 positives, 900 negatives",
-        "weight > 0: all rows in one walk, O(P + M): at most 1,000 steps",
-        "weight < 0: all rows in one walk, O(P + M): at most 1,000 steps",
+        "weight > 0: the best place of each positive, all in one pass, O(P + M): at most 1,000 steps",
+        "weight < 0: the best place of each positive, all in one pass, O(P + M): at most 1,000 steps",
     ]
     for task, sizes, words in (
-        (BinaryDCG(), (100, 900), ("columns alone.*most 1,900 steps", "rows alone.*most 6,400 steps")),
-        (ReciprocalRank(), (100, 900), ("one row.*most 1,000 steps", "one row.*most 1,000 steps")),
-        (AveragePrecisionAtK(50), (100, 900), ("cut at rank k = 50, .*most 2,325 steps",) * 2),
-        (AveragePrecisionAtK(50), (2, 9), ("columns alone.*most 17 steps", "k = 10, .*most 31 steps")),
+        (
+            BinaryDCG(),
+            (100, 900),
+            ("each negative, by divide.*most 1,900 steps", "each positive, by divide.*most 6,400 steps"),
+        ),
+        (ReciprocalRank(), (100, 900), ("only positive that counts.*most 1,000 steps",) * 2),
+        (AveragePrecisionAtK(50), (100, 900), ("over the first k = 50 ranks, .*most 2,325 steps",) * 2),
+        (AveragePrecisionAtK(50), (2, 9), ("each negative, by divide.*most 17 steps", "k = 10 ranks, .*most 31 steps")),
         (
             Vectors(ByNegatives, np.arange(100.0), np.exp(-np.arange(901))),
             (100, 900),
-            ("one walk.*most 1,000 steps", "rows narrow a band.*most 90,000 steps"),
+            ("one pass.*most 1,000 steps", "bounds on the place.*most 90,000 steps"),
         ),
-        (Vectors(ByNegatives, np.arange(5.0), np.exp(-np.arange(9))), (5, 8), ("one walk", "a table.*most 40 steps")),
+        (
+            Vectors(ByNegatives, np.arange(5.0), np.exp(-np.arange(9))),
+            (5, 8),
+            ("one pass", "over all places.*most 40 steps"),
+        ),
         (
             Vectors(ByRank, np.ones(10), (np.arange(30) < 4) * 1.0),
             (10, 20),
-            ("in the first 4 ranks counts.*most 30 steps",) * 2,
+            ("positives in the first 4 ranks.*most 30 steps",) * 2,
         ),
     ):
         for line, word in zip(task.explain(*sizes).splitlines()[-2:], words, strict=True):

@@ -17,13 +17,20 @@ __all__ = ["ByNegatives", "ByRank", "CountTask", "LinearLossTask", "RankingTask"
 def explain(task: Any, positives: int, negatives: int) -> str:
     """How inference is done in a list of this size, for each sign of the weight, and what it costs after sorting.
 
-    A row is a positive, a column is a negative. docs/mathematics.md explains the ways; all of them are exact.
+    Args:
+        task: a task on lists of positives and negatives, e.g. `BinaryDCG()`, or one of your own.
+        positives: the number P of positives in a list.
+        negatives: the number M of negatives in it.
+
+    The place of a positive is the number of negatives above it, and the other way round. The positive update and the
+    hinge need a weight above 0, the negative update one below 0, the central update both. Every way is exact;
+    docs/mathematics.md has the proofs.
 
     >>> from directloss import BinaryDCG
     >>> print(explain(BinaryDCG(), positives=100, negatives=900))
     BinaryDCG(k=None), 100 positives, 900 negatives
-    weight > 0: columns alone, by divide and conquer, O(P log M + M): at most 1,900 steps
-    weight < 0: rows alone, by divide and conquer, O(M log P + P): at most 6,400 steps
+    weight > 0: the best place of each negative, by divide and conquer, O(P log M + M): at most 1,900 steps
+    weight < 0: the best place of each positive, by divide and conquer, O(M log P + P): at most 6,400 steps
     """
     if not hasattr(task, "explain"):
         raise TypeError(f"{task!r} has one way only, its oracle. Tasks of a family that chooses one have explain.")

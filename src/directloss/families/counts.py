@@ -85,7 +85,8 @@ class CountTask(ArrayTask):
 
     def explain(self, positives: int, negatives: int) -> str:
         """How inference works on a list of this size, and what it costs."""
-        table = f"all pairs of counts that can be best, at most {(positives + 1) * (negatives + 1):,} of them"
+        pairs = (positives + 1) * (negatives + 1)
+        table = f"all pairs of true and false positives that can be best, at most {pairs:,} of them"
         return self._explained(positives, negatives, table, table)
 
     def _explained(self, positives: int, negatives: int, up: str, down: str) -> str:
@@ -223,7 +224,7 @@ class TverskyTask(CountTask):
     def explain(self, positives: int, negatives: int) -> str:
         """How inference works on a list of this size, and what it costs."""
         table = super().explain(positives, negatives).rpartition(": ")[2]
-        walk = f"one walk through both classes, O(P + M): at most {positives + negatives:,} steps"
+        walk = f"one pass through positives and negatives, O(P + M): at most {positives + negatives:,} steps"
         return self._explained(positives, negatives, walk, walk if self.weights()[1] <= 1 else f"β > 1: {table}")
 
     def _select(self, lists: Lists, sizes: NDArray[np.int64], weights: NDArray[np.float64], chosen: _Selected) -> None:

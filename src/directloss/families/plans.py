@@ -168,7 +168,7 @@ def _choose(
 
 
 def describe(way: int, plan: Plan) -> str:
-    """A way in words, with its cost."""
+    """What a way does, and what it costs for P positives and M negatives."""
     kernels = import_module("directloss.kernels.ranking")
     P = plan.weights.size
     M = plan.discounts.size - P if plan.by_rank else plan.discounts.size - 1
@@ -176,16 +176,25 @@ def describe(way: int, plan: Plan) -> str:
     triangle = min(P * (M + 1), k * (k + 3) // 2)
     flat = way == kernels.CUT and plan.discounts[0] == plan.discounts[k - 1]
     words, steps = {
-        kernels.WALK: ("all rows in one walk, O(P + M)", P + M),
-        kernels.ROWS: ("rows alone, by divide and conquer, O(M log P + P)", M * ceil(log2(P + 1)) + P),
-        kernels.COLUMNS: ("columns alone, by divide and conquer, O(P log M + M)", P * ceil(log2(M + 1)) + M),
-        kernels.ONE_ROW: ("one row counts, O(P + M)", P + M),
-        kernels.CUT: (
-            (f"only whether a positive is in the first {k:,} ranks counts, O(P + M)", P + M)
-            if flat
-            else (f"cut at rank k = {k:,}, a table of the ranks before it, O(k² + P + M)", triangle + P + M)
+        kernels.WALK: ("the best place of each positive, all in one pass, O(P + M)", P + M),
+        kernels.ROWS: (
+            "the best place of each positive, by divide and conquer, O(M log P + P)",
+            M * ceil(log2(P + 1)) + P,
         ),
-        kernels.BAND: ("rows narrow a band, a table solves it, O(PM) at worst", P * M),
-        kernels.TABLE: ("a table, O(PM)", P * M),
+        kernels.COLUMNS: (
+            "the best place of each negative, by divide and conquer, O(P log M + M)",
+            P * ceil(log2(M + 1)) + M,
+        ),
+        kernels.ONE_ROW: ("the best place of the only positive that counts, O(P + M)", P + M),
+        kernels.CUT: (
+            (f"the best number of positives in the first {k:,} ranks, O(P + M)", P + M)
+            if flat
+            else (f"dynamic programming over the first k = {k:,} ranks, O(k² + P + M)", triangle + P + M)
+        ),
+        kernels.BAND: (
+            "bounds on the place of each positive, then dynamic programming between them, at worst O(PM)",
+            P * M,
+        ),
+        kernels.TABLE: ("dynamic programming over all places, O(PM)", P * M),
     }[way]
     return f"{words}: at most {steps:,} steps"

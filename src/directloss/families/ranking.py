@@ -65,7 +65,7 @@ class RankingTask(Task):
         return 1.0
 
     def explain(self, positives: int, negatives: int) -> str:
-        """Which way the oracle takes for each sign of the weight, and what it costs after sorting."""
+        """How inference is done for each sign of the weight, and what it costs after sorting."""
         found = plan(self, positives, negatives)
         lines = [f"{self!r}, {positives:,} positives, {negatives:,} negatives"]
         for sign, way in zip((">", "<"), found.ways, strict=True):

@@ -35,9 +35,10 @@ class AveragePrecision(RankingTask):
     def explain(self, positives: int, negatives: int) -> str:
         return (
             f"{self!r}, {positives:,} positives, {negatives:,} negatives\n"
-            "weight > 0: the best place of each positive, then of negatives where these cross, O(P log M + M)\n"
-            "weight < 0: bounds on the place of each positive, then a table of what they leave open; as a rule "
-            "O(P log M + M), O(PM) at worst"
+            "weight > 0: the best place of each positive; where these are out of order, of each negative; "
+            "O(P log M + M)\n"
+            "weight < 0: bounds on the place of each positive, then dynamic programming between them; "
+            "usually O(P log M + M), at worst O(PM)"
         )
 
     def _solve_lists(

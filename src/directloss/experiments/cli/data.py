@@ -19,7 +19,9 @@ def data(
     root: Annotated[Path, typer.Option(help="Folder that holds the data, or will hold it.")],
     images: Annotated[Path | None, typer.Option(help=f"Folder with images; only for {TAKERS}.")] = None,
     labels: Annotated[Path | None, typer.Option(help=f"File with labels; only for {TAKERS}.")] = None,
-    weights: Annotated[Path | None, typer.Option(help=f"Of the network; only for {TAKERS}. None: fetched.")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help=f"The network's weights; only for {TAKERS}. Default: fetch them.")
+    ] = None,
 ) -> None:
     """Check data, or fetch it if it is not there yet."""
     if name not in (*DATA, *CONVERTED):

@@ -31,11 +31,11 @@ def detect(
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="JPEG or PNG.")],
     model: Annotated[Path, typer.Option(help="Folder of a detector; `directloss reproduce` writes some.")],
     out: Annotated[Path, typer.Option(help="Folder for drawn images and detections.json.")] = Path("detections"),
-    top: Annotated[int, typer.Option(min=1, help="Boxes of an image at most.")] = 20,
+    top: Annotated[int, typer.Option(min=1, help="The largest number of boxes in an image.")] = 20,
 ) -> None:
     """Detect objects in images: draw boxes, write JSON.
 
-    An image that cannot be used is named, and the others are done.
+    The command names an image that it cannot use, and continues with the others.
     """
     if out.exists() and not out.is_dir():
         raise refuse(f"--out {out} is a file. Name a folder.")

@@ -52,14 +52,14 @@ def write_report(
 
 def report(
     folder: Annotated[Path, typer.Argument(help="Folder that holds the runs.")],
-    page: Annotated[Path | None, typer.Option("--html", help="The page; without it FOLDER/report.html.")] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="The page to write; default FOLDER/report.html.")] = None,
     flat: Annotated[Path | None, typer.Option("--json", help="Also write all numbers as flat records.")] = None,
     pictures: Annotated[
         Path | None, typer.Option("--figures", help="Also write every figure into this folder.")
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Only the runs of this preset.")] = None,
 ) -> None:
-    """Write the report on the runs of a folder, and print what to take away from it."""
+    """Write the report on the runs in a folder, and print a summary."""
     if not folder.is_dir():
         raise refuse(f"{folder} is not a folder.")
     if page and page.suffix != ".html":

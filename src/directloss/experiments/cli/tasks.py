@@ -19,7 +19,7 @@ __all__ = ["check", "list_all"]
 
 
 def check(task: Annotated[str, typer.Argument(metavar="MODULE:TASK", help="E.g. examples.top_item:TopItem")]) -> None:
-    """Try a task of your own against brute force, and say in words what is wrong."""
+    """Compare a task of your own with brute force, and say what is wrong."""
     module_name, _, name = task.partition(":")
     if not all(module_name.split(".")) or "\0" in module_name or not name:
         raise refuse(f"{task!r} names no task. Write MODULE:TASK, e.g. examples.top_item:TopItem.")
