@@ -27,6 +27,7 @@ from directloss.experiments.data.voc import read_scenes
 from directloss.experiments.detection import experiment as detection
 from directloss.experiments.detection.images import read_images
 from directloss.experiments.harness.store import Store
+from directloss.experiments.harness.typed import encode
 from directloss.experiments.vision import regions
 from directloss.experiments.vision.backbones import BACKBONES, SqueezeNet, WeightsError, load_weights
 from directloss.experiments.vision.detector import (
@@ -34,8 +35,11 @@ from directloss.experiments.vision.detector import (
     Detection,
     Detector,
     DetectorError,
+    HeldOut,
     draw,
+    find_detectors,
     load_detector,
+    read_held_out,
     save_detector,
     upright,
 )
@@ -44,6 +48,8 @@ from directloss.experiments.vision.proposals import search
 from directloss.experiments.vision.regions import Basis, describe
 
 BOX = (31, 21, 80, 70)
+HELD_OUT = HeldOut(7, 0.5, (((1.15, 0.5), (1.35, 0.9)), ((0.0, 0.1), (0.4, 0.25))))
+"""Of a car and a cat."""
 
 
 def picture(shown="car", size=(120, 90), box=BOX):
@@ -73,7 +79,7 @@ def made(tmp_path_factory, patched):
     box = np.array([BOX], dtype=float)
     liked = torch.cat([describe(picture(shown), box, "pooled", network) for shown in ("car", "cat")])
     heads = ClassHeads(("car", "cat"), liked.T.contiguous(), torch.tensor([0.25, -0.5]), torch.tensor([1.24, 0.49]))
-    detector = Detector(network, "pooled", 500, 0.3, heads)
+    detector = Detector(network, "pooled", 500, 0.3, heads, HELD_OUT)
     save_detector(folder / "model", detector)
     return SimpleNamespace(folder=folder / "model", network=network, heads=heads, detector=detector)
 
@@ -84,15 +90,18 @@ def detector(made):
 
 
 def test_a_planted_object_is_found_to_the_pixel(detector):
-    for shown, score in (("car", 1.25), ("cat", 0.5)):
+    for shown, score, precision in (("car", 1.25, 0.7), ("cat", 0.5, 0.25)):
         (found,) = detector(picture(shown))
         assert (found.name, found.box) == (shown, BOX)
         assert found.score == pytest.approx(score, abs=1e-3)
+        assert found.precision == pytest.approx(precision, abs=2e-3)
 
 
 def test_it_comes_back_as_it_was(made, detector):
     assert (detector.feature_kind, detector.boxes, detector.overlap) == ("pooled", 500, 0.3)
     assert detector.heads.classes == ("car", "cat")
+    assert detector.held_out == read_held_out(made.folder) == HELD_OUT
+    assert detector.calibrated
     for name in ("weights", "biases", "thresholds"):
         assert torch.equal(getattr(detector.heads, name), getattr(made.heads, name))
     state = made.network.state_dict()
@@ -120,9 +129,19 @@ def test_scores_are_those_of_heads_in_the_coordinates_of_a_basis(made, tmp_path)
         assert each.score == pytest.approx(float(expected[place, ["dog", "cow"].index(each.name)]), abs=2e-3)
 
 
-def test_at_most_so_many_boxes_those_farthest_above_their_threshold(detector):
+def test_at_most_so_many_boxes_those_with_the_highest_precision(detector):
+    loose = dataclasses.replace(detector, heads=dataclasses.replace(detector.heads, thresholds=torch.full((2,), -5.0)))
+    found = loose(picture(), 1000)
+    order = [(each.precision, each.score) for each in found]
+    assert order == sorted(order, reverse=True)
+    assert {each.name for each in found} == {"car", "cat"}
+    assert loose(picture(), 3) == found[:3]
+
+
+def test_without_precision_they_are_those_farthest_above_their_threshold(detector):
     loose = dataclasses.replace(detector.heads, thresholds=torch.tensor([0.0, -5.0]))
-    loose = dataclasses.replace(detector, heads=loose)
+    loose = dataclasses.replace(detector, heads=loose, held_out=None)
+    assert not loose.calibrated
     found = loose(picture(), 1000)
     margins = [each.score + (5.0 if each.name == "cat" else 0.0) for each in found]
     assert margins == sorted(margins, reverse=True)
@@ -211,7 +230,9 @@ def test_facts_that_are_too_large_are_not_read(made, tmp_path):
 @pytest.mark.parametrize(
     ("facts", "match"),
     [
-        ({"format": 2}, "has format 2; this version reads 1"),
+        ({"format": 3}, "has format 3; this version reads 1 to 2"),
+        ({"format": 0}, "has format 0"),
+        ({"format": True}, "has format True"),
         ({"format": None}, "has format None"),
         ({"backbone": "vgg"}, "names a backbone or a kind of features that is unknown"),
         ({"backbone": ["squeezenet"]}, "does not hold a detector"),
@@ -257,6 +278,64 @@ def test_a_file_that_was_changed_cut_or_lost_is_named(made, name, tmp_path):
     refused(tmp_path, "is missing", name)
     os.mkfifo(tmp_path / name)
     refused(tmp_path, "is missing", name)
+
+
+def test_a_detector_of_format_1_is_read_and_says_that_its_scores_are_bare(made, tmp_path):
+    folder = damaged(made, tmp_path / "old", {"format": 1})
+    facts = json.loads((folder / "detector.json").read_text())
+    del facts["held_out"]
+    (folder / "detector.json").write_text(json.dumps(facts))
+    (found,) = load_detector(folder)(picture())
+    assert (found.box, found.precision, found.number) == (BOX, None, "1.25")
+    assert read_held_out(folder) is None
+    picture().save(tmp_path / "x.png")
+    done = invoke("detect", tmp_path / "x.png", "--model", folder, "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    assert "x.png: car 1.25\nThe numbers are bare scores: this detector does not know their precision." in done.output
+    (row,) = json.loads((tmp_path / "o" / "detections.json").read_text())
+    assert row["boxes"][0]["precision"] is None
+
+
+def test_a_class_without_precision_makes_the_others_bare_too_in_words_only(made, tmp_path):
+    half = dataclasses.replace(HELD_OUT, precision=(HELD_OUT.precision[0], ()))
+    save_detector(tmp_path, dataclasses.replace(made.detector, held_out=half))
+    detector = load_detector(tmp_path)
+    assert not detector.calibrated
+    assert [detector(picture(shown))[0].precision is None for shown in ("car", "cat")] == [False, True]
+
+
+KNOTS = [[[0.0, 0.5], [1.0, 0.6]], [[0.0, 0.5]]]
+BAD_HELD_OUT = {
+    "text": "many",
+    "list": [],
+    "nothing in it": {},
+    "no images": {"images": 0},
+    "images as text": {"images": "7"},
+    "ap above one": {"average_precision": 1.5},
+    "infinite ap": {"average_precision": float("inf")},
+    "one class": {"precision": KNOTS[:1]},
+    "three classes": {"precision": [*KNOTS, []]},
+    "no list": {"precision": 3},
+    "falling": {"precision": [[[0.0, 0.5], [1.0, 0.4]], []]},
+    "falling scores": {"precision": [[[1.0, 0.5], [0.0, 0.6]], []]},
+    "above one": {"precision": [[[0.0, 1.5]], []]},
+    "below zero": {"precision": [[[0.0, -0.5]], []]},
+    "nan": {"precision": [[[0.0, float("nan")]], []]},
+    "nan score": {"precision": [[[float("nan"), 0.5]], []]},
+    "triples": {"precision": [[[0.0, 0.5, 0.6]], []]},
+    "more": {"more": 1},
+}
+
+
+@pytest.mark.parametrize("case", BAD_HELD_OUT)
+def test_what_was_measured_is_refused_if_it_cannot_be(made, case, tmp_path):
+    bad = BAD_HELD_OUT[case]
+    if isinstance(bad, dict) and bad:
+        bad = {"images": 7, "average_precision": 0.5, "precision": KNOTS} | bad
+    folder = damaged(made, tmp_path, {"held_out": bad})
+    refused(folder, "does not hold a detector: ValueError")
+    with pytest.raises(DetectorError, match="does not hold a detector: ValueError"):
+        read_held_out(folder)
 
 
 class Evil:
@@ -435,9 +514,12 @@ def test_detect_draws_every_image_and_writes_what_it_found(made, tmp_path):
         [("cat", list(BOX))],
     ]
     assert rows[0]["boxes"][0]["score"] == pytest.approx(1.25, abs=1e-3)
+    assert rows[0]["boxes"][0]["precision"] == pytest.approx(0.7, abs=2e-3)
     drawn = Image.open(tmp_path / "o" / "one-detected.png")
     assert (np.asarray(drawn) != np.asarray(picture())).any()
-    assert f"{tmp_path / 'one.png'}: car 1.25" in done.output
+    assert f"{tmp_path / 'one.png'}: car 70 %\n{tmp_path / 'two.png'}: cat 25 %\n" in done.output
+    words = "The percentage is precision: of boxes with such a score, the share that was right in 7 held-out images."
+    assert words in done.output
 
 
 def test_same_stems_do_not_overwrite_one_another(made, tmp_path):
@@ -489,7 +571,7 @@ def test_a_name_that_is_not_utf_8_works(made, tmp_path):
     os.rename(tmp_path / "x.png", name)
     done = invoke("detect", os.fsdecode(name), "--model", made.folder, "--out", tmp_path / "o")
     assert done.exit_code == 0, repr(done.exception)
-    assert r"caf\udce9.png: car 1.25" in done.output
+    assert r"caf\udce9.png: car 70 %" in done.output
     assert sorted(os.listdir(os.fsencode(tmp_path / "o"))) == [b"caf\xe9-detected.png", b"detections.json"]
     (row,) = json.loads((tmp_path / "o" / "detections.json").read_text())
     assert os.fsencode(row["image"]) == name
@@ -564,6 +646,62 @@ def test_top_limits_what_is_shown(made, tmp_path):
     assert counts[2] > 3
 
 
+def test_the_only_detector_under_the_runs_is_taken(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = damaged(made, tmp_path / "model")
+    (tmp_path / "runs" / "detectors").mkdir(parents=True)
+    model.rename("runs/detectors/one")
+    picture().save("x.png")
+    done = invoke("detect", "x.png")
+    assert done.exit_code == 0, done.output
+    assert "Detector: runs/detectors/one\n" in done.output
+    assert files(tmp_path / "detections") == ["detections.json", "x-detected.png"]
+    assert invoke("detect", "x.png", "--runs", "runs/detectors/one").exit_code == 0
+
+
+def test_of_the_detectors_of_one_command_the_best_on_held_out_images_is_taken(made, tmp_path):
+    for name, average_precision in (("a", 0.5), ("b", 0.625), ("c", 0.25)):
+        held_out = {**encode(HELD_OUT), "average_precision": average_precision}
+        damaged(made, tmp_path / name, {"held_out": held_out})
+    picture().save(tmp_path / "x.png")
+    done = invoke("detect", tmp_path / "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    assert f"Detector: {tmp_path / 'b'}, the best of 3 on held-out images (AP 0.62).\n" in done.output
+
+
+@pytest.mark.parametrize("case", ["several commands", "not measured"])
+def test_where_several_detectors_cannot_be_compared_they_are_listed(made, case, tmp_path):
+    other = tmp_path / ("more" if case == "several commands" else "") / "b"
+    other.parent.mkdir(exist_ok=True)
+    paths = damaged(made, tmp_path / "a"), damaged(made, other, {"held_out": None} if other.parent == tmp_path else {})
+    assert find_detectors(tmp_path) == list(paths)
+    done = invoke("detect", "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
+    assert done.exit_code == 2
+    assert f"There are 2 detectors under {tmp_path}. Name one with --model:\n" in done.output
+    for path in paths:
+        assert f"\n  {path}\n" in done.output
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_where_there_is_no_detector_a_command_that_makes_one_is_named(there, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if there:
+        (tmp_path / "runs").mkdir()
+    done = invoke("detect", "x.png")
+    assert done.exit_code == 2
+    assert "There is no detector under runs. `directloss reproduce detection --root DEVKIT` makes some" in done.output
+    assert not (tmp_path / "detections").exists()
+
+
+def test_a_damaged_detector_among_several_is_named(made, tmp_path):
+    damaged(made, tmp_path / "a")
+    damaged(made, tmp_path / "b")
+    (tmp_path / "b" / "detector.json").write_text("junk")
+    done = invoke("detect", "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
+    assert done.exit_code == 2
+    assert f"{tmp_path / 'b'} does not hold a detector" in done.output
+
+
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory, patched):
     folder = tmp_path_factory.mktemp("reproduced")
@@ -625,9 +763,10 @@ def test_a_detector_that_was_reproduced_gives_the_scores_of_its_runs(reproduced)
 
 def test_a_detector_that_was_reproduced_serves_detect(reproduced, tmp_path):
     scene = read_scenes(reproduced.folder / "data", "val")[0]
-    model = reproduced.folder / "runs" / "detectors" / "quick" / "squeezenet-pooled-pos-AP-20"
-    done = invoke("detect", scene.path, "--model", model, "--out", tmp_path / "o")
+    done = invoke("detect", scene.path, "--runs", reproduced.folder / "runs", "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
+    assert "the best of 6 on held-out images (AP " in done.output
+    assert "held-out images.\nDrawn images" in done.output
     assert files(tmp_path / "o") == sorted([f"{scene.name}-detected.png", "detections.json"])
 
 

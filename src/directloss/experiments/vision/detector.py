@@ -1,14 +1,16 @@
 """A detector of several classes: saved in a folder, loaded from it, and used on images.
 
 The folder holds `detector.json`, `detector.npz` with a linear head a class, and the weights of the backbone. It is
-trusted only if the checksums in the first agree with the others.
+trusted only if the checksums in the first agree with the others. Format 2 of `detector.json` adds what was measured on
+held-out images; a folder of format 1 has scores only.
 """
 
 import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,28 @@ import torch
 from torch import Tensor
 
 from ..harness.files import write_whole
+from ..harness.typed import decode, encode
 from .backbones import BACKBONES, Backbone, WeightsError, load_weights
 from .boxes import suppress
+from .calibration import Knots, check_knots, precision_at
 from .proposals import search
 from .regions import FEATURE_KINDS, Basis, describe
 
-__all__ = ["ClassHeads", "Detection", "Detector", "DetectorError", "draw", "load_detector", "save_detector", "upright"]
+__all__ = [
+    "ClassHeads",
+    "Detection",
+    "Detector",
+    "DetectorError",
+    "HeldOut",
+    "draw",
+    "find_detectors",
+    "load_detector",
+    "read_held_out",
+    "save_detector",
+    "upright",
+]
 
-FORMAT = 1
+FORMAT, OLDEST = 2, 1
 LEAST_SIDE = 2  # pixels of an image
 LARGEST_JSON, LARGEST_FILE = 1 << 20, 1 << 29  # bytes
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -53,6 +69,24 @@ class ClassHeads:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """What was measured on images that the detector was not trained on."""
+
+    images: int
+    average_precision: float
+    """Mean over the classes."""
+    precision: tuple[Knots, ...]
+    """By score, for each class. Empty if it was not measured."""
+
+    def check(self, classes: int) -> None:
+        """Raise a ValueError unless all parts are in range and there is a precision for each class."""
+        if self.images < 1 or not 0 <= self.average_precision <= 1 or len(self.precision) != classes:
+            raise ValueError(f"held_out must have 1 image or more, AP from 0 to 1, and {classes} precisions by score")
+        for knots in self.precision:
+            check_knots(knots)
+
+
+@dataclass(frozen=True)
 class Detection:
     """A box with the class and the score that the detector gives it."""
 
@@ -61,6 +95,13 @@ class Detection:
     score: float
     box: tuple[float, float, float, float]
     """Left, top, right, bottom: pixels from 1, both ends inside."""
+    precision: float | None = None
+    """The share of right ones among the detections of the class with such a score in held-out images; None: unknown."""
+
+    @property
+    def number(self) -> str:
+        """What people are shown: the precision, or the score if that is all there is."""
+        return f"{self.score:.2f}" if self.precision is None else f"{100 * self.precision:.0f} %"
 
 
 @dataclass(frozen=True)
@@ -72,9 +113,18 @@ class Detector:
     boxes: int
     overlap: float
     heads: ClassHeads
+    held_out: HeldOut | None = None
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the precision of every class is known."""
+        return self.held_out is not None and all(self.held_out.precision)
 
     def __call__(self, image: Any, top: int = 20) -> list[Detection]:
-        """The detections in a Pillow image, at most `top`: those farthest above the threshold of their class."""
+        """The detections in a Pillow image, at most `top`: those with the highest precision.
+
+        If two have the same one, or none, the one that is farther above the threshold of its class comes first.
+        """
         if min(image.size) < LEAST_SIDE:
             raise ValueError(f"The image has {image.width} × {image.height} pixels; a side must have {LEAST_SIDE}.")
         boxes = search(image)[: self.boxes].astype(np.float64)
@@ -83,13 +133,15 @@ class Detector:
         found = []
         for number, name in enumerate(self.heads.classes):
             stays = suppress(np.zeros(len(boxes), dtype=np.int64), boxes, scores[:, number], self.overlap)
-            above = scores[stays, number] - float(self.heads.thresholds[number])
-            found += [
-                (margin, Detection(name, float(scores[place, number]), tuple(boxes[place].tolist())))
-                for place, margin in zip(stays, above.tolist(), strict=True)
-                if margin >= 0
-            ]
-        return [each for _, each in sorted(found, key=lambda pair: -pair[0])[:top]]
+            knots = self.held_out.precision[number] if self.held_out else ()
+            for place in stays:
+                score = float(scores[place, number])
+                margin = score - float(self.heads.thresholds[number])
+                if margin >= 0:
+                    precision = precision_at(knots, score)
+                    each = Detection(name, score, tuple(boxes[place].tolist()), precision)
+                    found.append((precision or 0.0, margin, each))
+        return [each for *_, each in sorted(found, key=lambda row: row[:2], reverse=True)[:top]]
 
 
 def save_detector(folder: Path, detector: Detector) -> None:
@@ -103,7 +155,7 @@ def save_detector(folder: Path, detector: Detector) -> None:
         write_whole(folder / name, content)
     (backbone,) = (name for name, kind in BACKBONES.items() if kind is type(detector.network))
     facts = {"format": FORMAT, "backbone": backbone, "feature_kind": detector.feature_kind, "boxes": detector.boxes}
-    facts |= {"overlap": detector.overlap, "classes": heads.classes}
+    facts |= {"overlap": detector.overlap, "classes": heads.classes, "held_out": encode(detector.held_out)}
     facts["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     write_whole(folder / "detector.json", json.dumps(facts, indent=1) + "\n")
 
@@ -115,17 +167,16 @@ def _npz(tensors: Mapping[str, Tensor]) -> bytes:
     return buffer.getvalue()
 
 
+def find_detectors(folder: Path) -> list[Path]:
+    """The folders of all detectors under a folder, itself included, in order."""
+    return sorted(path.parent for path in folder.rglob("detector.json") if path.is_file())
+
+
 def load_detector(folder: Path) -> Detector:
     """Read a folder that `save_detector` wrote. Whatever is wrong with it is a `DetectorError`."""
     path = folder / "detector.json"
-    if not path.is_file():
-        raise DetectorError(
-            f"{folder} does not hold a detector: there is no {path.name}. `directloss reproduce detection` makes one."
-        )
-    try:
-        facts = json.loads(_bytes(path, LARGEST_JSON))
-        if facts["format"] != FORMAT:
-            raise DetectorError(f"{path} has format {facts['format']!r}; this version reads {FORMAT}.")
+    with _distrust(folder):
+        facts = _read_facts(folder)
         feature_kind = facts["feature_kind"] if "feature_kind" in facts else facts["way"]  # its name until 0.1
         if facts["backbone"] not in BACKBONES or feature_kind not in FEATURE_KINDS:
             raise DetectorError(f"{path} names a backbone or a kind of features that is unknown.")
@@ -142,11 +193,46 @@ def load_detector(folder: Path) -> Detector:
         tensors = _read_heads(folder / "detector.npz", contents["detector.npz"], network, len(classes))
         if not (boxes > 0 and 0 <= overlap <= 1):
             raise DetectorError(f"{path} wants {boxes} boxes that overlap by at most {overlap}.")
+        held_out = _held_out(facts)
+        return Detector(network, feature_kind, boxes, overlap, ClassHeads(classes, *tensors), held_out)
+
+
+def read_held_out(folder: Path) -> HeldOut | None:
+    """What was measured on held-out images, without reading the rest of a detector; None if it was not."""
+    with _distrust(folder):
+        return _held_out(_read_facts(folder))
+
+
+@contextmanager
+def _distrust(folder: Path) -> Iterator[None]:
+    """Turn whatever reading a folder raises into a `DetectorError`: a hostile file can make it raise anything."""
+    try:
+        yield
     except (DetectorError, WeightsError):
         raise
-    except Exception as error:  # a hostile file can make the reader raise anything
+    except Exception as error:
         raise DetectorError(f"{folder} does not hold a detector: {type(error).__name__}: {str(error)[:200]}") from None
-    return Detector(network, feature_kind, boxes, overlap, ClassHeads(classes, *tensors))
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    """What `detector.json` says, in a format that is known."""
+    path = folder / "detector.json"
+    if not path.is_file():
+        raise DetectorError(
+            f"{folder} does not hold a detector: there is no {path.name}. `directloss reproduce detection` makes one."
+        )
+    facts = json.loads(_bytes(path, LARGEST_JSON))
+    if type(facts["format"]) is not int or not OLDEST <= facts["format"] <= FORMAT:
+        raise DetectorError(f"{path} has format {facts['format']!r}; this version reads {OLDEST} to {FORMAT}.")
+    return facts
+
+
+def _held_out(facts: Mapping[str, Any]) -> HeldOut | None:
+    if facts["format"] == OLDEST or facts["held_out"] is None:
+        return None
+    found = decode(HeldOut, facts["held_out"])
+    found.check(len(facts["classes"]))
+    return found
 
 
 def _read_heads(path: Path, content: bytes, network: Backbone, classes: int) -> list[Tensor]:
@@ -182,7 +268,7 @@ def upright(image: Any) -> Any:
 
 
 def draw(image: Any, detections: Sequence[Detection]) -> Any:
-    """A copy of a Pillow image with boxes, names and scores, the best box on top."""
+    """A copy of a Pillow image with boxes, names and precisions or scores, the best box on top."""
     from PIL import ImageDraw, ImageFont
 
     copy = image.copy()
@@ -194,7 +280,7 @@ def draw(image: Any, detections: Sequence[Detection]) -> Any:
         colour = COLOURS[names.index(each.name) % len(COLOURS)]
         left, top, right, bottom = each.box
         pen.rectangle((left - 1, top - 1, right - 1, bottom - 1), outline=colour, width=max(2, size // 6))
-        text = f"{each.name} {each.score:.2f}"
+        text = f"{each.name} {each.number}"
         place = pen.textbbox((left - 1, max(top - 1 - size * 1.3, 0)), text, font=font)
         pen.rectangle((place[0] - 2, place[1] - 2, place[2] + 2, place[3] + 2), fill=colour)
         pen.text((left - 1, max(top - 1 - size * 1.3, 0)), text, fill="white", font=font)
