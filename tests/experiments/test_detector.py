@@ -36,8 +36,8 @@ from directloss.experiments.vision.detector import (
     Detector,
     DetectorError,
     HeldOut,
+    choose_detector,
     draw,
-    find_detectors,
     load_detector,
     read_held_out,
     save_detector,
@@ -101,7 +101,6 @@ def test_it_comes_back_as_it_was(made, detector):
     assert (detector.feature_kind, detector.boxes, detector.overlap) == ("pooled", 500, 0.3)
     assert detector.heads.classes == ("car", "cat")
     assert detector.held_out == read_held_out(made.folder) == HELD_OUT
-    assert detector.calibrated
     for name in ("weights", "biases", "thresholds"):
         assert torch.equal(getattr(detector.heads, name), getattr(made.heads, name))
     state = made.network.state_dict()
@@ -141,7 +140,6 @@ def test_at_most_so_many_boxes_those_with_the_highest_precision(detector):
 def test_without_precision_they_are_those_farthest_above_their_threshold(detector):
     loose = dataclasses.replace(detector.heads, thresholds=torch.tensor([0.0, -5.0]))
     loose = dataclasses.replace(detector, heads=loose, held_out=None)
-    assert not loose.calibrated
     found = loose(picture(), 1000)
     margins = [each.score + (5.0 if each.name == "cat" else 0.0) for each in found]
     assert margins == sorted(margins, reverse=True)
@@ -291,16 +289,18 @@ def test_a_detector_of_format_1_is_read_and_says_that_its_scores_are_bare(made, 
     picture().save(tmp_path / "x.png")
     done = invoke("detect", tmp_path / "x.png", "--model", folder, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
-    assert "x.png: car 1.25\nThe numbers are bare scores: this detector does not know their precision." in done.output
+    assert (
+        "x.png: car 1.25\nThe numbers are bare scores: this detector does not know the precision of all" in done.output
+    )
     (row,) = json.loads((tmp_path / "o" / "detections.json").read_text())
     assert row["boxes"][0]["precision"] is None
 
 
-def test_a_class_without_precision_makes_the_others_bare_too_in_words_only(made, tmp_path):
+def test_a_class_without_precision_has_bare_scores(made, tmp_path):
     half = dataclasses.replace(HELD_OUT, precision=(HELD_OUT.precision[0], ()))
     save_detector(tmp_path, dataclasses.replace(made.detector, held_out=half))
     detector = load_detector(tmp_path)
-    assert not detector.calibrated
+    assert "A number without % is a bare score" in detector.numbers_in_words
     assert [detector(picture(shown))[0].precision is None for shown in ("car", "cat")] == [False, True]
 
 
@@ -468,6 +468,14 @@ def test_drawing_changes_a_copy_only_and_only_near_its_boxes():
     assert np.array_equal(np.asarray(draw(image, [])), before)
 
 
+def test_words_of_a_box_at_the_right_edge_are_inside():
+    blank = Image.new("RGB", (300, 200))
+    words = [np.asarray(draw(blank, [Detection("aeroplane", 0.0, (left, 100, 299, 180), 0.75)])) for left in (20, 290)]
+    white = [(of == 255).all(2) for of in words]
+    assert white[0].any()
+    assert [int(of.sum()) for of in white] == [int(white[0].sum())] * 2  # none is cut off
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("ending", ["jpg", "png"])
 def test_photos_are_turned_as_their_exif_data_say(orientation, ending, tmp_path):
@@ -518,8 +526,7 @@ def test_detect_draws_every_image_and_writes_what_it_found(made, tmp_path):
     drawn = Image.open(tmp_path / "o" / "one-detected.png")
     assert (np.asarray(drawn) != np.asarray(picture())).any()
     assert f"{tmp_path / 'one.png'}: car 70 %\n{tmp_path / 'two.png'}: cat 25 %\n" in done.output
-    words = "The percentage is precision: of boxes with such a score, the share that was right in 7 held-out images."
-    assert words in done.output
+    assert "Precision: the share that was right, of boxes with such a score in 7 held-out images.\n" in done.output
 
 
 def test_same_stems_do_not_overwrite_one_another(made, tmp_path):
@@ -654,7 +661,7 @@ def test_the_only_detector_under_the_runs_is_taken(made, tmp_path, monkeypatch):
     picture().save("x.png")
     done = invoke("detect", "x.png")
     assert done.exit_code == 0, done.output
-    assert "Detector: runs/detectors/one\n" in done.output
+    assert "Detector: runs/detectors/one\nIt is the only one under runs.\n" in done.output
     assert files(tmp_path / "detections") == ["detections.json", "x-detected.png"]
     assert invoke("detect", "x.png", "--runs", "runs/detectors/one").exit_code == 0
 
@@ -666,7 +673,9 @@ def test_of_the_detectors_of_one_command_the_best_on_held_out_images_is_taken(ma
     picture().save(tmp_path / "x.png")
     done = invoke("detect", tmp_path / "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
-    assert f"Detector: {tmp_path / 'b'}, the best of 3 on held-out images (AP 0.62).\n" in done.output
+    assert (
+        f"Detector: {tmp_path / 'b'}\nOf 3 detectors it has the highest AP on held-out images, 0.62.\n" in done.output
+    )
 
 
 @pytest.mark.parametrize("case", ["several commands", "not measured"])
@@ -674,7 +683,8 @@ def test_where_several_detectors_cannot_be_compared_they_are_listed(made, case, 
     other = tmp_path / ("more" if case == "several commands" else "") / "b"
     other.parent.mkdir(exist_ok=True)
     paths = damaged(made, tmp_path / "a"), damaged(made, other, {"held_out": None} if other.parent == tmp_path else {})
-    assert find_detectors(tmp_path) == list(paths)
+    with pytest.raises(DetectorError, match=f"There are 2 detectors under {tmp_path}"):
+        choose_detector(tmp_path)
     done = invoke("detect", "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
     assert done.exit_code == 2
     assert f"There are 2 detectors under {tmp_path}. Name one with --model:\n" in done.output
@@ -765,7 +775,7 @@ def test_a_detector_that_was_reproduced_serves_detect(reproduced, tmp_path):
     scene = read_scenes(reproduced.folder / "data", "val")[0]
     done = invoke("detect", scene.path, "--runs", reproduced.folder / "runs", "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
-    assert "the best of 6 on held-out images (AP " in done.output
+    assert "Of 6 detectors it has the highest AP on held-out images" in done.output
     assert "held-out images.\nDrawn images" in done.output
     assert files(tmp_path / "o") == sorted([f"{scene.name}-detected.png", "detections.json"])
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..harness.files import write_whole
-from ..vision.detector import Detection, Detector, draw, find_detectors, load_detector, read_held_out, upright
+from ..vision.detector import Detection, choose_detector, draw, load_detector, upright
 from ..vision.images import read_image
 from .terminal import console, errors, handled, refuse, show_steps
 
@@ -26,41 +26,6 @@ def _free_name(image: Path, out: Path, taken: set[str]) -> str:
         name = f"{stem}-detected-{again}.png"
     taken.add(os.path.realpath(out / name))
     return name
-
-
-def _choose(runs: Path) -> Path:
-    """The only detector under a folder, or of those that one command wrote the best on held-out images; says which."""
-    found = find_detectors(runs)
-    if not found:
-        raise refuse(
-            f"There is no detector under {runs}. `directloss reproduce detection --root DEVKIT` makes some, "
-            "and `directloss data voc2012 --root DEVKIT` fetches the images for it."
-        )
-    if len(found) == 1:
-        console.print(f"Detector: {found[0]}", soft_wrap=True)
-        return found[0]
-    measured = {path: held_out.average_precision for path in found if (held_out := read_held_out(path))}
-    if len(measured) < len(found) or len({path.parent for path in found}) > 1:
-        listed = "".join(f"\n  {path}" for path in found)
-        raise refuse(f"There are {len(found)} detectors under {runs}. Name one with --model:{listed}")
-    best = max(found, key=measured.__getitem__)
-    console.print(
-        f"Detector: {best}, the best of {len(found)} on held-out images (AP {measured[best]:.2f}).", soft_wrap=True
-    )
-    return best
-
-
-def _explain(detector: Detector) -> str:
-    """What the numbers beside the classes are."""
-    if detector.held_out is None or not detector.calibrated:
-        return (
-            "The numbers are bare scores: this detector does not know their precision. "
-            "`directloss reproduce detection` makes one that does."
-        )
-    return (
-        "The percentage is precision: of boxes with such a score, the share that was right "
-        f"in {detector.held_out.images} held-out images."
-    )
 
 
 def _plain(each: Detection) -> dict[str, Any]:
@@ -91,7 +56,11 @@ def detect(
     if out.exists() and not out.is_dir():
         raise refuse(f"--out {out} is a file. Name a folder.")
     with handled():
-        detector = load_detector(model or _choose(runs))
+        if model is None:
+            model, why = choose_detector(runs)
+            console.print(f"Detector: {model}", soft_wrap=True)
+            console.print(why)
+        detector = load_detector(model)
     taken = {os.path.realpath(path) for path in images}  # a drawing must not replace an image
     if os.path.realpath(out / "detections.json") in taken:
         raise refuse(f"{out / 'detections.json'} is to be drawn and would be replaced. Name another --out.")
@@ -123,7 +92,7 @@ def detect(
     for line in lines:
         console.print(line, soft_wrap=True)
     if rows:
-        console.print(_explain(detector), soft_wrap=True)
+        console.print(detector.numbers_in_words, soft_wrap=True)
         console.print(f"Drawn images and detections.json: {out}", soft_wrap=True)
     if bad:
         raise typer.Exit(1)

@@ -33,8 +33,8 @@ __all__ = [
     "Detector",
     "DetectorError",
     "HeldOut",
+    "choose_detector",
     "draw",
-    "find_detectors",
     "load_detector",
     "read_held_out",
     "save_detector",
@@ -116,9 +116,15 @@ class Detector:
     held_out: HeldOut | None = None
 
     @property
-    def calibrated(self) -> bool:
-        """Whether the precision of every class is known."""
-        return self.held_out is not None and all(self.held_out.precision)
+    def numbers_in_words(self) -> str:
+        """What the number beside a detection is."""
+        if self.held_out is None or not all(self.held_out.precision):
+            return (
+                "A number without % is a bare score: this detector does not know its precision. "
+                "`directloss reproduce detection` makes one that does."
+            )
+        images = self.held_out.images
+        return f"Precision: the share that was right, of boxes with such a score in {images} held-out images."
 
     def __call__(self, image: Any, top: int = 20) -> list[Detection]:
         """The detections in a Pillow image, at most `top`: those with the highest precision.
@@ -167,9 +173,26 @@ def _npz(tensors: Mapping[str, Tensor]) -> bytes:
     return buffer.getvalue()
 
 
-def find_detectors(folder: Path) -> list[Path]:
-    """The folders of all detectors under a folder, itself included, in order."""
-    return sorted(path.parent for path in folder.rglob("detector.json") if path.is_file())
+def choose_detector(folder: Path) -> tuple[Path, str]:
+    """The folder of a detector under a folder, and why this one, in words.
+
+    Of the detectors that one command wrote, which stand side by side, it is the best on held-out images. A
+    `DetectorError` lists several that cannot be compared.
+    """
+    found = sorted(path.parent for path in folder.rglob("detector.json") if path.is_file())
+    if not found:
+        raise DetectorError(
+            f"There is no detector under {folder}. `directloss reproduce detection --root DEVKIT` makes some, "
+            "and `directloss data voc2012 --root DEVKIT` fetches the images for it."
+        )
+    if len(found) == 1:
+        return found[0], f"It is the only one under {folder}."
+    measured = {path: held_out.average_precision for path in found if (held_out := read_held_out(path))}
+    if len(measured) < len(found) or len({path.parent for path in found}) > 1:
+        listed = "".join(f"\n  {path}" for path in found)
+        raise DetectorError(f"There are {len(found)} detectors under {folder}. Name one with --model:{listed}")
+    best = max(found, key=measured.__getitem__)
+    return best, f"Of {len(found)} detectors it has the highest AP on held-out images, {measured[best]:.2f}."
 
 
 def load_detector(folder: Path) -> Detector:
@@ -281,7 +304,8 @@ def draw(image: Any, detections: Sequence[Detection]) -> Any:
         left, top, right, bottom = each.box
         pen.rectangle((left - 1, top - 1, right - 1, bottom - 1), outline=colour, width=max(2, size // 6))
         text = f"{each.name} {each.number}"
-        place = pen.textbbox((left - 1, max(top - 1 - size * 1.3, 0)), text, font=font)
+        corner = max(min(left - 1, image.width - pen.textlength(text, font=font) - 3), 0), max(top - 1 - size * 1.3, 0)
+        place = pen.textbbox(corner, text, font=font)
         pen.rectangle((place[0] - 2, place[1] - 2, place[2] + 2, place[3] + 2), fill=colour)
-        pen.text((left - 1, max(top - 1 - size * 1.3, 0)), text, fill="white", font=font)
+        pen.text(corner, text, fill="white", font=font)
     return copy
