@@ -357,8 +357,8 @@ def test_the_threshold_is_where_f1_is_best_on_images_held_out(prepared, result):
     assert found.scores[order[int(shown.sum()) - 1]] == pytest.approx(result.threshold, abs=1e-4)
 
 
-def test_precision_by_score_is_fitted_to_detections_in_images_held_out(prepared, result):
-    found, (order, rows, *_) = detected(prepared, result, "held out")
+def test_precision_by_score_is_fitted_to_detections_in_test_images(prepared, result):
+    found, (order, rows, *_) = detected(prepared, result, "test")
     counted = [(found.scores[place], row[1]) for place, row in zip(order, rows, strict=True) if row[2]]
     scores, right = map(np.array, zip(*counted, strict=True))
     expected = fit_precision(scores, right)
@@ -560,10 +560,10 @@ def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_f
     assert found.heads.classes == ("car", "cat", "person")
     assert (found.feature_kind, found.boxes, found.overlap) == ("pooled", 40, 0.3)
     torch.testing.assert_close(found.heads.thresholds, torch.full((3,), 0.25))
-    assert found.held_out
-    assert found.held_out.images == len(of_part(prepared.images, "held out")) == 6
-    assert found.held_out.average_precision == 0.5
-    np.testing.assert_allclose(found.held_out.precision, [[(0.25, 0.5), (0.75, 0.75)]] * 3)
+    assert found.measured
+    assert found.measured.test_images == len(of_part(prepared.images, "test")) == 16
+    assert found.measured.average_precision == 0.5
+    np.testing.assert_allclose(found.measured.precision, [[(0.25, 0.5), (0.75, 0.75)]] * 3)
     rows = torch.rand((5, len(basis.mean)), generator=torch.Generator().manual_seed(0)) / 50
     for number, of in enumerate(found.heads.classes):
         scaled = torch.from_numpy(heads[of] / sizes[of]).float()

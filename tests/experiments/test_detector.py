@@ -35,11 +35,11 @@ from directloss.experiments.vision.detector import (
     Detection,
     Detector,
     DetectorError,
-    HeldOut,
+    Measured,
     choose_detector,
     draw,
     load_detector,
-    read_held_out,
+    read_measured,
     save_detector,
     upright,
 )
@@ -48,7 +48,7 @@ from directloss.experiments.vision.proposals import search
 from directloss.experiments.vision.regions import Basis, describe
 
 BOX = (31, 21, 80, 70)
-HELD_OUT = HeldOut(7, 0.5, (((1.15, 0.5), (1.35, 0.9)), ((0.0, 0.1), (0.4, 0.25))))
+MEASURED = Measured(0.5, 7, (((1.15, 0.5), (1.35, 0.9)), ((0.0, 0.1), (0.4, 0.25))))
 """Of a car and a cat."""
 
 
@@ -79,7 +79,7 @@ def made(tmp_path_factory, patched):
     box = np.array([BOX], dtype=float)
     liked = torch.cat([describe(picture(shown), box, "pooled", network) for shown in ("car", "cat")])
     heads = ClassHeads(("car", "cat"), liked.T.contiguous(), torch.tensor([0.25, -0.5]), torch.tensor([1.24, 0.49]))
-    detector = Detector(network, "pooled", 500, 0.3, heads, HELD_OUT)
+    detector = Detector(network, "pooled", 500, 0.3, heads, MEASURED)
     save_detector(folder / "model", detector)
     return SimpleNamespace(folder=folder / "model", network=network, heads=heads, detector=detector)
 
@@ -100,7 +100,7 @@ def test_a_planted_object_is_found_to_the_pixel(detector):
 def test_it_comes_back_as_it_was(made, detector):
     assert (detector.feature_kind, detector.boxes, detector.overlap) == ("pooled", 500, 0.3)
     assert detector.heads.classes == ("car", "cat")
-    assert detector.held_out == read_held_out(made.folder) == HELD_OUT
+    assert detector.measured == read_measured(made.folder) == MEASURED
     for name in ("weights", "biases", "thresholds"):
         assert torch.equal(getattr(detector.heads, name), getattr(made.heads, name))
     state = made.network.state_dict()
@@ -139,7 +139,7 @@ def test_at_most_so_many_boxes_those_with_the_highest_precision(detector):
 
 def test_without_precision_they_are_those_farthest_above_their_threshold(detector):
     loose = dataclasses.replace(detector.heads, thresholds=torch.tensor([0.0, -5.0]))
-    loose = dataclasses.replace(detector, heads=loose, held_out=None)
+    loose = dataclasses.replace(detector, heads=loose, measured=None)
     found = loose(picture(), 1000)
     margins = [each.score + (5.0 if each.name == "cat" else 0.0) for each in found]
     assert margins == sorted(margins, reverse=True)
@@ -281,11 +281,11 @@ def test_a_file_that_was_changed_cut_or_lost_is_named(made, name, tmp_path):
 def test_a_detector_of_format_1_is_read_and_says_that_its_scores_are_bare(made, tmp_path):
     folder = damaged(made, tmp_path / "old", {"format": 1})
     facts = json.loads((folder / "detector.json").read_text())
-    del facts["held_out"]
+    del facts["measured"]
     (folder / "detector.json").write_text(json.dumps(facts))
     (found,) = load_detector(folder)(picture())
     assert (found.box, found.precision, found.number) == (BOX, None, "1.25")
-    assert read_held_out(folder) is None
+    assert read_measured(folder) is None
     picture().save(tmp_path / "x.png")
     done = invoke("detect", tmp_path / "x.png", "--model", folder, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
@@ -297,20 +297,20 @@ def test_a_detector_of_format_1_is_read_and_says_that_its_scores_are_bare(made, 
 
 
 def test_a_class_without_precision_has_bare_scores(made, tmp_path):
-    half = dataclasses.replace(HELD_OUT, precision=(HELD_OUT.precision[0], ()))
-    save_detector(tmp_path, dataclasses.replace(made.detector, held_out=half))
+    half = dataclasses.replace(MEASURED, precision=(MEASURED.precision[0], ()))
+    save_detector(tmp_path, dataclasses.replace(made.detector, measured=half))
     detector = load_detector(tmp_path)
     assert "A number without % is a bare score" in detector.numbers_in_words
     assert [detector(picture(shown))[0].precision is None for shown in ("car", "cat")] == [False, True]
 
 
 KNOTS = [[[0.0, 0.5], [1.0, 0.6]], [[0.0, 0.5]]]
-BAD_HELD_OUT = {
+BAD_MEASURED = {
     "text": "many",
     "list": [],
     "nothing in it": {},
-    "no images": {"images": 0},
-    "images as text": {"images": "7"},
+    "no images": {"test_images": 0},
+    "images as text": {"test_images": "7"},
     "ap above one": {"average_precision": 1.5},
     "infinite ap": {"average_precision": float("inf")},
     "one class": {"precision": KNOTS[:1]},
@@ -327,15 +327,15 @@ BAD_HELD_OUT = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_HELD_OUT)
+@pytest.mark.parametrize("case", BAD_MEASURED)
 def test_what_was_measured_is_refused_if_it_cannot_be(made, case, tmp_path):
-    bad = BAD_HELD_OUT[case]
+    bad = BAD_MEASURED[case]
     if isinstance(bad, dict) and bad:
-        bad = {"images": 7, "average_precision": 0.5, "precision": KNOTS} | bad
-    folder = damaged(made, tmp_path, {"held_out": bad})
+        bad = {"test_images": 7, "average_precision": 0.5, "precision": KNOTS} | bad
+    folder = damaged(made, tmp_path, {"measured": bad})
     refused(folder, "does not hold a detector: ValueError")
     with pytest.raises(DetectorError, match="does not hold a detector: ValueError"):
-        read_held_out(folder)
+        read_measured(folder)
 
 
 class Evil:
@@ -526,7 +526,7 @@ def test_detect_draws_every_image_and_writes_what_it_found(made, tmp_path):
     drawn = Image.open(tmp_path / "o" / "one-detected.png")
     assert (np.asarray(drawn) != np.asarray(picture())).any()
     assert f"{tmp_path / 'one.png'}: car 70 %\n{tmp_path / 'two.png'}: cat 25 %\n" in done.output
-    assert "Precision: the share that was right, of boxes with such a score in 7 held-out images.\n" in done.output
+    assert "Precision: the share that was right, of boxes with such a score in 7 test images.\n" in done.output
 
 
 def test_same_stems_do_not_overwrite_one_another(made, tmp_path):
@@ -668,8 +668,8 @@ def test_the_only_detector_under_the_runs_is_taken(made, tmp_path, monkeypatch):
 
 def test_of_the_detectors_of_one_command_the_best_on_held_out_images_is_taken(made, tmp_path):
     for name, average_precision in (("a", 0.5), ("b", 0.625), ("c", 0.25)):
-        held_out = {**encode(HELD_OUT), "average_precision": average_precision}
-        damaged(made, tmp_path / name, {"held_out": held_out})
+        measured = {**encode(MEASURED), "average_precision": average_precision}
+        damaged(made, tmp_path / name, {"measured": measured})
     picture().save(tmp_path / "x.png")
     done = invoke("detect", tmp_path / "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
@@ -682,7 +682,7 @@ def test_of_the_detectors_of_one_command_the_best_on_held_out_images_is_taken(ma
 def test_where_several_detectors_cannot_be_compared_they_are_listed(made, case, tmp_path):
     other = tmp_path / ("more" if case == "several commands" else "") / "b"
     other.parent.mkdir(exist_ok=True)
-    paths = damaged(made, tmp_path / "a"), damaged(made, other, {"held_out": None} if other.parent == tmp_path else {})
+    paths = damaged(made, tmp_path / "a"), damaged(made, other, {"measured": None} if other.parent == tmp_path else {})
     with pytest.raises(DetectorError, match=f"There are 2 detectors under {tmp_path}"):
         choose_detector(tmp_path)
     done = invoke("detect", "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
@@ -776,7 +776,7 @@ def test_a_detector_that_was_reproduced_serves_detect(reproduced, tmp_path):
     done = invoke("detect", scene.path, "--runs", reproduced.folder / "runs", "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
     assert "Of 6 detectors it has the highest AP on held-out images" in done.output
-    assert "held-out images.\nDrawn images" in done.output
+    assert "test images.\nDrawn images" in done.output
     assert files(tmp_path / "o") == sorted([f"{scene.name}-detected.png", "detections.json"])
 
 

@@ -107,7 +107,7 @@ class Result:
     pictures: dict[str, tuple[Picture, ...]]
     """The best and the worst detections, where the report shows them."""
     precision_by_score: Annotated[Knots, JsonName("precision by score")] = ()
-    """Of the detections in the images held out. Empty if there are none, and in runs of older versions."""
+    """Of the detections in the test images. Empty if there are none, and in runs of older versions."""
 
     def check(self, config: Config) -> None:
         """Raise a ValueError unless all parts have every setting, AP is from 0 to 1 and pictures have a size."""

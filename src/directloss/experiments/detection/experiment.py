@@ -23,7 +23,7 @@ from ..trainers import train
 from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
 from ..vision.boxes import suppress
 from ..vision.calibration import Knots, fit_precision
-from ..vision.detector import ClassHeads, Detector, HeldOut, save_detector
+from ..vision.detector import ClassHeads, Detector, Measured, save_detector
 from ..vision.evaluation import Curve, Detections, evaluate
 from ..vision.proposals import proposals, recall
 from ..vision.regions import FEATURE_KINDS, compute, read_basis
@@ -186,7 +186,7 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
         weights=base64.b64encode(heads.weights[chosen].detach().numpy().astype("<f4").tobytes()).decode(),
         threshold=_threshold(found, best),
         pictures=_pictures(images, detections, curve, config.category) if pictured else {},
-        precision_by_score=_precision_by_score(found, best),
+        precision_by_score=_precision_by_score(detections, curve),
     )
 
 
@@ -306,9 +306,9 @@ def export(runs: Sequence[Run], folder: Path) -> list[Path]:
         sizes = np.linalg.norm(heads[:, :-1], axis=1).clip(1e-30)  # then scores are of order one
         scaled = torch.from_numpy(heads / sizes[:, None]).float()
         made = ClassHeads.of(classes, read_basis(CACHE, basis_key), scaled, (thresholds / sizes).tolist())
-        held_out = HeldOut(
-            read_images(images_key).parts.count("held out"),
+        measured = Measured(
             fmean(run.result.held_out[run.result.chosen] for run in some),
+            read_images(images_key).parts.count("test"),
             tuple(
                 tuple((score / size, precision) for score, precision in run.result.precision_by_score)
                 for run, size in zip(some, sizes.tolist(), strict=True)
@@ -316,7 +316,7 @@ def export(runs: Sequence[Run], folder: Path) -> list[Path]:
         )
         name = f"{source.backbone}-{source.features}-{method}-{100 * noise:.0f}"
         network = cached_backbone(CACHE, source.backbone, weights_key, 0)
-        save_detector(folder / name, Detector(network, source.features, source.boxes, SUPPRESSION, made, held_out))
+        save_detector(folder / name, Detector(network, source.features, source.boxes, SUPPRESSION, made, measured))
         written.append(folder / name)
     return written
 

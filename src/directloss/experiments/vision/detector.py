@@ -2,7 +2,7 @@
 
 The folder holds `detector.json`, `detector.npz` with a linear head a class, and the weights of the backbone. It is
 trusted only if the checksums in the first agree with the others. Format 2 of `detector.json` adds what was measured on
-held-out images; a folder of format 1 has scores only.
+images that the detector was not trained on; a folder of format 1 has scores only.
 """
 
 import hashlib
@@ -32,11 +32,11 @@ __all__ = [
     "Detection",
     "Detector",
     "DetectorError",
-    "HeldOut",
+    "Measured",
     "choose_detector",
     "draw",
     "load_detector",
-    "read_held_out",
+    "read_measured",
     "save_detector",
     "upright",
 ]
@@ -69,19 +69,19 @@ class ClassHeads:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class Measured:
     """What was measured on images that the detector was not trained on."""
 
-    images: int
     average_precision: float
-    """Mean over the classes."""
+    """Mean over the classes, on the images by which settings were chosen."""
+    test_images: int
     precision: tuple[Knots, ...]
-    """By score, for each class. Empty if it was not measured."""
+    """By score, for each class, on the test images. Empty if it was not measured."""
 
     def check(self, classes: int) -> None:
         """Raise a ValueError unless all parts are in range and there is a precision for each class."""
-        if self.images < 1 or not 0 <= self.average_precision <= 1 or len(self.precision) != classes:
-            raise ValueError(f"held_out must have 1 image or more, AP from 0 to 1, and {classes} precisions by score")
+        if self.test_images < 1 or not 0 <= self.average_precision <= 1 or len(self.precision) != classes:
+            raise ValueError(f"measured must have 1 image or more, AP from 0 to 1, and {classes} precisions by score")
         for knots in self.precision:
             check_knots(knots)
 
@@ -96,7 +96,7 @@ class Detection:
     box: tuple[float, float, float, float]
     """Left, top, right, bottom: pixels from 1, both ends inside."""
     precision: float | None = None
-    """The share of right ones among the detections of the class with such a score in held-out images; None: unknown."""
+    """The share of right ones among the detections of the class with such a score in test images; None: unknown."""
 
     @property
     def number(self) -> str:
@@ -113,18 +113,18 @@ class Detector:
     boxes: int
     overlap: float
     heads: ClassHeads
-    held_out: HeldOut | None = None
+    measured: Measured | None = None
 
     @property
     def numbers_in_words(self) -> str:
         """What the number beside a detection is."""
-        if self.held_out is None or not all(self.held_out.precision):
+        if self.measured is None or not all(self.measured.precision):
             return (
                 "A number without % is a bare score: this detector does not know its precision. "
                 "`directloss reproduce detection` makes one that does."
             )
-        images = self.held_out.images
-        return f"Precision: the share that was right, of boxes with such a score in {images} held-out images."
+        images = self.measured.test_images
+        return f"Precision: the share that was right, of boxes with such a score in {images} test images."
 
     def __call__(self, image: Any, top: int = 20) -> list[Detection]:
         """The detections in a Pillow image, at most `top`: those with the highest precision.
@@ -139,7 +139,7 @@ class Detector:
         found = []
         for number, name in enumerate(self.heads.classes):
             stays = suppress(np.zeros(len(boxes), dtype=np.int64), boxes, scores[:, number], self.overlap)
-            knots = self.held_out.precision[number] if self.held_out else ()
+            knots = self.measured.precision[number] if self.measured else ()
             for place in stays:
                 score = float(scores[place, number])
                 margin = score - float(self.heads.thresholds[number])
@@ -161,7 +161,7 @@ def save_detector(folder: Path, detector: Detector) -> None:
         write_whole(folder / name, content)
     (backbone,) = (name for name, kind in BACKBONES.items() if kind is type(detector.network))
     facts = {"format": FORMAT, "backbone": backbone, "feature_kind": detector.feature_kind, "boxes": detector.boxes}
-    facts |= {"overlap": detector.overlap, "classes": heads.classes, "held_out": encode(detector.held_out)}
+    facts |= {"overlap": detector.overlap, "classes": heads.classes, "measured": encode(detector.measured)}
     facts["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     write_whole(folder / "detector.json", json.dumps(facts, indent=1) + "\n")
 
@@ -187,12 +187,12 @@ def choose_detector(folder: Path) -> tuple[Path, str]:
         )
     if len(found) == 1:
         return found[0], f"It is the only one under {folder}."
-    measured = {path: held_out.average_precision for path in found if (held_out := read_held_out(path))}
-    if len(measured) < len(found) or len({path.parent for path in found}) > 1:
+    by_ap = {path: measured.average_precision for path in found if (measured := read_measured(path))}
+    if len(by_ap) < len(found) or len({path.parent for path in found}) > 1:
         listed = "".join(f"\n  {path}" for path in found)
         raise DetectorError(f"There are {len(found)} detectors under {folder}. Name one with --model:{listed}")
-    best = max(found, key=measured.__getitem__)
-    return best, f"Of {len(found)} detectors it has the highest AP on held-out images, {measured[best]:.2f}."
+    best = max(found, key=by_ap.__getitem__)
+    return best, f"Of {len(found)} detectors it has the highest AP on held-out images, {by_ap[best]:.2f}."
 
 
 def load_detector(folder: Path) -> Detector:
@@ -216,14 +216,14 @@ def load_detector(folder: Path) -> Detector:
         tensors = _read_heads(folder / "detector.npz", contents["detector.npz"], network, len(classes))
         if not (boxes > 0 and 0 <= overlap <= 1):
             raise DetectorError(f"{path} wants {boxes} boxes that overlap by at most {overlap}.")
-        held_out = _held_out(facts)
-        return Detector(network, feature_kind, boxes, overlap, ClassHeads(classes, *tensors), held_out)
+        measured = _measured(facts)
+        return Detector(network, feature_kind, boxes, overlap, ClassHeads(classes, *tensors), measured)
 
 
-def read_held_out(folder: Path) -> HeldOut | None:
-    """What was measured on held-out images, without reading the rest of a detector; None if it was not."""
+def read_measured(folder: Path) -> Measured | None:
+    """What was measured, without reading the rest of a detector; None if it was not."""
     with _distrust(folder):
-        return _held_out(_read_facts(folder))
+        return _measured(_read_facts(folder))
 
 
 @contextmanager
@@ -250,10 +250,10 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _held_out(facts: Mapping[str, Any]) -> HeldOut | None:
-    if facts["format"] == OLDEST or facts["held_out"] is None:
+def _measured(facts: Mapping[str, Any]) -> Measured | None:
+    if facts["format"] == OLDEST or facts["measured"] is None:
         return None
-    found = decode(HeldOut, facts["held_out"])
+    found = decode(Measured, facts["measured"])
     found.check(len(facts["classes"]))
     return found
 
