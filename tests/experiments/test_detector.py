@@ -290,7 +290,7 @@ def test_a_detector_of_format_1_is_read_and_says_that_its_scores_are_bare(made, 
     done = invoke("detect", tmp_path / "x.png", "--model", folder, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
     assert (
-        "x.png: car 1.25\nThe numbers are bare scores: this detector does not know the precision of all" in done.output
+        "x.png: car 1.25\nA number without % is a bare score: this detector does not know its precision." in done.output
     )
     (row,) = json.loads((tmp_path / "o" / "detections.json").read_text())
     assert row["boxes"][0]["precision"] is None
