@@ -35,7 +35,10 @@ def fit_precision(scores: Floats, right: NDArray[np.bool_]) -> Knots:
 
 def precision_at(knots: Knots, score: float) -> float | None:
     """The precision at a score; None if it is not known."""
-    return float(np.interp(score, *zip(*knots, strict=True))) if knots else None
+    if not knots:
+        return None
+    scores, precisions = zip(*knots, strict=True)
+    return float(np.interp(score, scores, precisions))
 
 
 def check_knots(knots: Knots) -> None:
