@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from directloss import (
@@ -44,6 +45,7 @@ from directloss import (
 )
 from directloss.experiments.report.verdicts import Verdict
 from directloss.experiments.report.verdicts import _together as judge_verdicts
+from docs import paper
 
 __all__ = ["BLOCKS", "documents", "main", "problems", "rewritten"]
 
@@ -273,11 +275,16 @@ def actions_gains_over_others() -> str:
     return _table(["pos-AP minus", *_levels(NOISE)], rows)
 
 
-def _by_class(name: str, variant: str, noises: Sequence[float]) -> str:
+def _by_class(name: str, variant: str, noises: Sequence[float], theirs: paper.Numbers | None = None) -> str:
+    """Methods and noise levels across; with `theirs` the paper's number stands in brackets."""
     classes = sorted({key[3] for key in _records(name) if key[0] == variant and key[3]})
-    columns = [(noise, method) for noise in noises for method in THREE]
+
+    def cell(class_: str | None, noise: float, method: str) -> str:
+        known = (theirs or {}).get((class_ or paper.MEAN, noise, method))
+        return _mean(name, variant, method, noise, class_) + (f" ({known:.3f})" if known is not None else "")
+
     rows = [
-        [class_ or "mean", *(_mean(name, variant, method, noise, class_) for noise, method in columns)]
+        [class_ or "mean", *(cell(class_, noise, method) for noise in noises for method in THREE)]
         for class_ in (*classes, *([None] if name == "detection" else []))
     ]
     header = (f"{method}, {level}" for level in _levels(noises) for method in THREE)
@@ -348,8 +355,67 @@ def detection_strengths() -> str:
 
 @block
 def detection_classes() -> str:
-    """Class by class, settings by class."""
-    return _by_class("detection", f"{STUDY}: {CHOICES[0]}", (0.0, 0.2))
+    """Class by class, settings by class, with the paper's number in brackets."""
+    return _by_class("detection", f"{STUDY}: {CHOICES[0]}", (0.0, 0.2), _paper_detection())
+
+
+@cache
+def _paper_detection() -> paper.Numbers:
+    """The paper's Table 2."""
+    return paper.read(RESULTS / "paper-detection.csv")
+
+
+def _ap_of_both(choice: str, noise: float, method: str, classes: Sequence[str]) -> Any:
+    """AP of classes: a row of the paper's, a row of ours."""
+    theirs, records = _paper_detection(), _records("detection")
+    keys = ((f"{STUDY}: {choice}", method, noise, None if of == paper.MEAN else of, "test_ap") for of in classes)
+    return np.array([[theirs[of, noise, method] for of in classes], [records[key]["mean"] for key in keys]])
+
+
+def _detection_correlations(choice: str) -> dict[str, float]:
+    """Rank correlations of classes and of methods between the paper and ours."""
+    classes = sorted({of for of, *_ in _paper_detection()} - {paper.MEAN})
+    x_ent, hinge, pos = (_ap_of_both(choice, 0.0, method, classes) for method in THREE)
+    noisy = _ap_of_both(choice, 0.2, "pos-AP", classes)
+    columns = [(0.0, "x-ent"), (0.0, "hinge-AP"), (0.0, "pos-AP"), (0.2, "hinge-AP"), (0.2, "pos-AP")]
+    means = np.concatenate([_ap_of_both(choice, *column, [paper.MEAN]) for column in columns], 1)
+    one_by_one = (paper.spearman(*rows.T) for rows in np.stack([x_ent, hinge, pos]).transpose(2, 0, 1))
+    return {
+        "20 classes: AP of x-ent, 0 %": paper.spearman(*x_ent),
+        "20 classes: AP of hinge-AP, 0 %": paper.spearman(*hinge),
+        "20 classes: AP of pos-AP, 0 %": paper.spearman(*pos),
+        "20 classes: AP of pos-AP, 20 %": paper.spearman(*noisy),
+        "20 classes: share of its AP that pos-AP keeps at 20 %": paper.spearman(*(noisy / pos)),
+        "20 classes: pos-AP minus x-ent, 0 %": paper.spearman(*(pos - x_ent)),
+        "20 classes: pos-AP minus hinge-AP, 0 %": paper.spearman(*(pos - hinge)),
+        "3 methods: mean AP, 0 %": paper.spearman(*means[:, :3]),
+        "3 methods: AP of a class, 0 %, mean over the classes": mean(one_by_one),
+        "5 methods and noise levels of the paper: mean AP": paper.spearman(*means),
+    }
+
+
+@block
+def detection_ranks() -> str:
+    """Rank correlations between the paper and ours, for both rules of choosing."""
+    found = [_detection_correlations(choice) for choice in CHOICES]
+    rows = [[name, *(f"{each[name]:.2f}".replace("-", "−") for each in found)] for name in found[0]]
+    return _table(["rank correlation of the paper and ours", *CHOICES], rows)
+
+
+def _detection_panels() -> Any:
+    """AP by class, the paper's and ours."""
+    theirs, records = _paper_detection(), _records("detection")
+    names = {class_ for class_, *_ in theirs} - {paper.MEAN}
+    classes = sorted(names, key=lambda of: (-theirs[of, 0.0, "pos-AP"], of))
+    panels = []
+    for noise, method in ((0.0, "x-ent"), (0.0, "hinge-AP"), (0.0, "pos-AP"), (0.2, "pos-AP")):
+        ours = {}
+        for of in classes:
+            record = records[f"{STUDY}: {CHOICES[0]}", method, noise, of, "test_ap"]
+            ours[of] = record["mean"], record["sd"]
+        title = f"{method}, {_levels([noise])[0]} flipped"
+        panels.append(paper.Panel(title, method, {of: theirs[of, noise, method] for of in classes}, ours))
+    return paper.draw(panels, classes)
 
 
 @block
@@ -1518,7 +1584,7 @@ RANKED_TARGET = [1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]
 
 
 def draw(folder: Path = FIGURES) -> None:
-    """The figures that `./dev docs` makes: what `diagnose` plots, y_direct for several ε, the map of the package."""
+    """The figures that `./dev docs` makes: of `diagnose`, y_direct, the package, and detection beside the paper."""
     import matplotlib
 
     from docs import house
@@ -1529,6 +1595,8 @@ def draw(folder: Path = FIGURES) -> None:
         _rankings().savefig(folder / "y-direct-by-epsilon.svg", metadata={"Date": None})
     with matplotlib.rc_context({"svg.hashsalt": "directloss"}):
         _diagnosis().plot().savefig(folder / "diagnose.svg", metadata={"Date": None})
+    with matplotlib.rc_context({"svg.hashsalt": "directloss", "svg.fonttype": "none"}):
+        _detection_panels().savefig(folder / "detection-by-class-paper-and-ours.svg", metadata={"Date": None})
 
 
 def _rankings() -> Any:

@@ -7,11 +7,14 @@ import re
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 
 import directloss
-from docs import generate
+from directloss.experiments.detection.summary import PAPER
+from docs import generate, paper
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -66,6 +69,23 @@ def test_figures_are_drawn_alike(tmp_path):
     generate.draw(tmp_path)
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (generate.FIGURES / path.name).read_bytes(), f"{path.name}: run ./dev docs"
+
+
+def test_rank_correlations_are_those_of_scipy():
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        first, second = random.integers(0, 6, (2, 12))
+        assert paper.spearman(first, second) == pytest.approx(spearmanr(first, second)[0])
+    assert np.isnan(paper.spearman([0, 0, 0], [1, 2, 3]))
+
+
+def test_the_means_of_the_papers_table_2_are_those_of_its_classes_and_of_the_report():
+    table = paper.read(ROOT / "results" / "paper-detection.csv")
+    assert len(table) == 5 * 21
+    for noise, method in {key[1:] for key in table}:
+        by_class = [ap for (of, *rest), ap in table.items() if of != paper.MEAN and rest == [noise, method]]
+        assert table[paper.MEAN, noise, method] == pytest.approx(np.mean(by_class), abs=6e-4)
+        assert table[paper.MEAN, noise, method] == PAPER[method][noise]
 
 
 def test_all_generated_blocks_are_used_and_make_the_same_twice():

@@ -30,6 +30,7 @@ from directloss.experiments.networks import Heads
 from directloss.experiments.sweep import Setting
 from directloss.experiments.vision import regions
 from directloss.experiments.vision.backbones import WeightsError
+from directloss.experiments.vision.calibration import fit_precision, precision_at
 from directloss.experiments.vision.detector import load_detector
 from directloss.experiments.vision.evaluation import Detections
 from directloss.experiments.vision.images import ImageError, read_image
@@ -356,6 +357,24 @@ def test_the_threshold_is_where_f1_is_best_on_images_held_out(prepared, result):
     assert found.scores[order[int(shown.sum()) - 1]] == pytest.approx(result.threshold, abs=1e-4)
 
 
+def test_precision_by_score_is_fitted_to_detections_in_test_images(prepared, result):
+    found, (order, rows, *_) = detected(prepared, result, "test")
+    counted = [(found.scores[place], row[1]) for place, row in zip(order, rows, strict=True) if row[2]]
+    scores, right = map(np.array, zip(*counted, strict=True))
+    expected = fit_precision(scores, right)
+    assert len(expected) > 2
+    for score in scores.tolist():
+        assert precision_at(result.precision_by_score, score) == pytest.approx(precision_at(expected, score), abs=1e-3)
+
+
+def test_a_result_of_a_version_without_precision_by_score_is_read(prepared, result):
+    old = encode(result)
+    del old["precision by score"]
+    found = decode(Result, old)
+    found.check(config(prepared.source))
+    assert found == dataclasses.replace(result, precision_by_score=())
+
+
 def test_pictures_are_the_first_right_and_the_first_wrong_detections(prepared, result):
     found, (order, rows, _, _) = detected(prepared, result, "test")
     images = prepared.images
@@ -520,7 +539,9 @@ def exported(source, category, method, weights, threshold, seed=0):
     one = config(source, category=category, method=method, seed=seed)
     text = base64.b64encode(np.asarray(weights, "<f4").tobytes()).decode()
     counts = TrainingCounts(1, 1), ObjectCounts(1, 1, 1)
-    return Run(one, Result((0.5,), (0.5,), 0, (0.0,), *counts, 1.0, (1.0,), text, threshold, {}), Made(0.0))
+    knots = ((threshold, 0.5), (3 * threshold, 0.75))
+    found = Result((0.4, 0.5), (0.5, 0.5), 1, (0.0, 0.0), *counts, 1.0, (1.0,), text, threshold, {}, knots)
+    return Run(one, found, Made(0.0))
 
 
 def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_first_seed(prepared, tmp_path):
@@ -539,6 +560,10 @@ def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_f
     assert found.heads.classes == ("car", "cat", "person")
     assert (found.feature_kind, found.boxes, found.overlap) == ("pooled", 40, 0.3)
     torch.testing.assert_close(found.heads.thresholds, torch.full((3,), 0.25))
+    assert found.measured
+    assert found.measured.test_images == len(of_part(prepared.images, "test")) == 16
+    assert found.measured.average_precision == 0.5
+    np.testing.assert_allclose(found.measured.precision, [[(0.25, 0.5), (0.75, 0.75)]] * 3)
     rows = torch.rand((5, len(basis.mean)), generator=torch.Generator().manual_seed(0)) / 50
     for number, of in enumerate(found.heads.classes):
         scaled = torch.from_numpy(heads[of] / sizes[of]).float()

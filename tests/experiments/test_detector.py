@@ -27,6 +27,7 @@ from directloss.experiments.data.voc import read_scenes
 from directloss.experiments.detection import experiment as detection
 from directloss.experiments.detection.images import read_images
 from directloss.experiments.harness.store import Store
+from directloss.experiments.harness.typed import encode
 from directloss.experiments.vision import regions
 from directloss.experiments.vision.backbones import BACKBONES, SqueezeNet, WeightsError, load_weights
 from directloss.experiments.vision.detector import (
@@ -34,8 +35,11 @@ from directloss.experiments.vision.detector import (
     Detection,
     Detector,
     DetectorError,
+    Measured,
+    choose_detector,
     draw,
     load_detector,
+    read_measured,
     save_detector,
     upright,
 )
@@ -44,6 +48,8 @@ from directloss.experiments.vision.proposals import search
 from directloss.experiments.vision.regions import Basis, describe
 
 BOX = (31, 21, 80, 70)
+MEASURED = Measured(0.5, 7, (((1.15, 0.5), (1.35, 0.9)), ((0.0, 0.1), (0.4, 0.25))))
+"""Of a car and a cat."""
 
 
 def picture(shown="car", size=(120, 90), box=BOX):
@@ -73,7 +79,7 @@ def made(tmp_path_factory, patched):
     box = np.array([BOX], dtype=float)
     liked = torch.cat([describe(picture(shown), box, "pooled", network) for shown in ("car", "cat")])
     heads = ClassHeads(("car", "cat"), liked.T.contiguous(), torch.tensor([0.25, -0.5]), torch.tensor([1.24, 0.49]))
-    detector = Detector(network, "pooled", 500, 0.3, heads)
+    detector = Detector(network, "pooled", 500, 0.3, heads, MEASURED)
     save_detector(folder / "model", detector)
     return SimpleNamespace(folder=folder / "model", network=network, heads=heads, detector=detector)
 
@@ -84,15 +90,17 @@ def detector(made):
 
 
 def test_a_planted_object_is_found_to_the_pixel(detector):
-    for shown, score in (("car", 1.25), ("cat", 0.5)):
+    for shown, score, precision in (("car", 1.25, 0.7), ("cat", 0.5, 0.25)):
         (found,) = detector(picture(shown))
         assert (found.name, found.box) == (shown, BOX)
         assert found.score == pytest.approx(score, abs=1e-3)
+        assert found.precision == pytest.approx(precision, abs=2e-3)
 
 
 def test_it_comes_back_as_it_was(made, detector):
     assert (detector.feature_kind, detector.boxes, detector.overlap) == ("pooled", 500, 0.3)
     assert detector.heads.classes == ("car", "cat")
+    assert detector.measured == read_measured(made.folder) == MEASURED
     for name in ("weights", "biases", "thresholds"):
         assert torch.equal(getattr(detector.heads, name), getattr(made.heads, name))
     state = made.network.state_dict()
@@ -120,9 +128,18 @@ def test_scores_are_those_of_heads_in_the_coordinates_of_a_basis(made, tmp_path)
         assert each.score == pytest.approx(float(expected[place, ["dog", "cow"].index(each.name)]), abs=2e-3)
 
 
-def test_at_most_so_many_boxes_those_farthest_above_their_threshold(detector):
+def test_at_most_so_many_boxes_those_with_the_highest_precision(detector):
+    loose = dataclasses.replace(detector, heads=dataclasses.replace(detector.heads, thresholds=torch.full((2,), -5.0)))
+    found = loose(picture(), 1000)
+    order = [(each.precision, each.score) for each in found]
+    assert order == sorted(order, reverse=True)
+    assert {each.name for each in found} == {"car", "cat"}
+    assert loose(picture(), 3) == found[:3]
+
+
+def test_without_precision_they_are_those_farthest_above_their_threshold(detector):
     loose = dataclasses.replace(detector.heads, thresholds=torch.tensor([0.0, -5.0]))
-    loose = dataclasses.replace(detector, heads=loose)
+    loose = dataclasses.replace(detector, heads=loose, measured=None)
     found = loose(picture(), 1000)
     margins = [each.score + (5.0 if each.name == "cat" else 0.0) for each in found]
     assert margins == sorted(margins, reverse=True)
@@ -211,7 +228,9 @@ def test_facts_that_are_too_large_are_not_read(made, tmp_path):
 @pytest.mark.parametrize(
     ("facts", "match"),
     [
-        ({"format": 2}, "has format 2; this version reads 1"),
+        ({"format": 3}, "has format 3; this version reads 1 to 2"),
+        ({"format": 0}, "has format 0"),
+        ({"format": True}, "has format True"),
         ({"format": None}, "has format None"),
         ({"backbone": "vgg"}, "names a backbone or a kind of features that is unknown"),
         ({"backbone": ["squeezenet"]}, "does not hold a detector"),
@@ -257,6 +276,66 @@ def test_a_file_that_was_changed_cut_or_lost_is_named(made, name, tmp_path):
     refused(tmp_path, "is missing", name)
     os.mkfifo(tmp_path / name)
     refused(tmp_path, "is missing", name)
+
+
+def test_a_detector_of_format_1_is_read_and_says_that_its_scores_are_bare(made, tmp_path):
+    folder = damaged(made, tmp_path / "old", {"format": 1})
+    facts = json.loads((folder / "detector.json").read_text())
+    del facts["measured"]
+    (folder / "detector.json").write_text(json.dumps(facts))
+    (found,) = load_detector(folder)(picture())
+    assert (found.box, found.precision, found.number) == (BOX, None, "1.25")
+    assert read_measured(folder) is None
+    picture().save(tmp_path / "x.png")
+    done = invoke("detect", tmp_path / "x.png", "--model", folder, "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    assert (
+        "x.png: car 1.25\nA number without % is a bare score: this detector does not know its precision." in done.output
+    )
+    (row,) = json.loads((tmp_path / "o" / "detections.json").read_text())
+    assert row["boxes"][0]["precision"] is None
+
+
+def test_a_class_without_precision_has_bare_scores(made, tmp_path):
+    half = dataclasses.replace(MEASURED, precision=(MEASURED.precision[0], ()))
+    save_detector(tmp_path, dataclasses.replace(made.detector, measured=half))
+    detector = load_detector(tmp_path)
+    assert "A number without % is a bare score" in detector.numbers_in_words
+    assert [detector(picture(shown))[0].precision is None for shown in ("car", "cat")] == [False, True]
+
+
+KNOTS = [[[0.0, 0.5], [1.0, 0.6]], [[0.0, 0.5]]]
+BAD_MEASURED = {
+    "text": "many",
+    "list": [],
+    "nothing in it": {},
+    "no images": {"test_images": 0},
+    "images as text": {"test_images": "7"},
+    "ap above one": {"average_precision": 1.5},
+    "infinite ap": {"average_precision": float("inf")},
+    "one class": {"precision": KNOTS[:1]},
+    "three classes": {"precision": [*KNOTS, []]},
+    "no list": {"precision": 3},
+    "falling": {"precision": [[[0.0, 0.5], [1.0, 0.4]], []]},
+    "falling scores": {"precision": [[[1.0, 0.5], [0.0, 0.6]], []]},
+    "above one": {"precision": [[[0.0, 1.5]], []]},
+    "below zero": {"precision": [[[0.0, -0.5]], []]},
+    "nan": {"precision": [[[0.0, float("nan")]], []]},
+    "nan score": {"precision": [[[float("nan"), 0.5]], []]},
+    "triples": {"precision": [[[0.0, 0.5, 0.6]], []]},
+    "more": {"more": 1},
+}
+
+
+@pytest.mark.parametrize("case", BAD_MEASURED)
+def test_what_was_measured_is_refused_if_it_cannot_be(made, case, tmp_path):
+    bad = BAD_MEASURED[case]
+    if isinstance(bad, dict) and bad:
+        bad = {"test_images": 7, "average_precision": 0.5, "precision": KNOTS} | bad
+    folder = damaged(made, tmp_path, {"measured": bad})
+    refused(folder, "does not hold a detector: ValueError")
+    with pytest.raises(DetectorError, match="does not hold a detector: ValueError"):
+        read_measured(folder)
 
 
 class Evil:
@@ -389,6 +468,14 @@ def test_drawing_changes_a_copy_only_and_only_near_its_boxes():
     assert np.array_equal(np.asarray(draw(image, [])), before)
 
 
+def test_words_of_a_box_at_the_right_edge_are_inside():
+    blank = Image.new("RGB", (300, 200))
+    words = [np.asarray(draw(blank, [Detection("aeroplane", 0.0, (left, 100, 299, 180), 0.75)])) for left in (20, 290)]
+    white = [(of == 255).all(2) for of in words]
+    assert white[0].any()
+    assert [int(of.sum()) for of in white] == [int(white[0].sum())] * 2  # none is cut off
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("ending", ["jpg", "png"])
 def test_photos_are_turned_as_their_exif_data_say(orientation, ending, tmp_path):
@@ -435,9 +522,11 @@ def test_detect_draws_every_image_and_writes_what_it_found(made, tmp_path):
         [("cat", list(BOX))],
     ]
     assert rows[0]["boxes"][0]["score"] == pytest.approx(1.25, abs=1e-3)
+    assert rows[0]["boxes"][0]["precision"] == pytest.approx(0.7, abs=2e-3)
     drawn = Image.open(tmp_path / "o" / "one-detected.png")
     assert (np.asarray(drawn) != np.asarray(picture())).any()
-    assert f"{tmp_path / 'one.png'}: car 1.25" in done.output
+    assert f"{tmp_path / 'one.png'}: car 70 %\n{tmp_path / 'two.png'}: cat 25 %\n" in done.output
+    assert "Precision: the share that was right, of boxes with such a score in 7 test images.\n" in done.output
 
 
 def test_same_stems_do_not_overwrite_one_another(made, tmp_path):
@@ -489,7 +578,7 @@ def test_a_name_that_is_not_utf_8_works(made, tmp_path):
     os.rename(tmp_path / "x.png", name)
     done = invoke("detect", os.fsdecode(name), "--model", made.folder, "--out", tmp_path / "o")
     assert done.exit_code == 0, repr(done.exception)
-    assert r"caf\udce9.png: car 1.25" in done.output
+    assert r"caf\udce9.png: car 70 %" in done.output
     assert sorted(os.listdir(os.fsencode(tmp_path / "o"))) == [b"caf\xe9-detected.png", b"detections.json"]
     (row,) = json.loads((tmp_path / "o" / "detections.json").read_text())
     assert os.fsencode(row["image"]) == name
@@ -564,6 +653,65 @@ def test_top_limits_what_is_shown(made, tmp_path):
     assert counts[2] > 3
 
 
+def test_the_only_detector_under_the_runs_is_taken(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = damaged(made, tmp_path / "model")
+    (tmp_path / "runs" / "detectors").mkdir(parents=True)
+    model.rename("runs/detectors/one")
+    picture().save("x.png")
+    done = invoke("detect", "x.png")
+    assert done.exit_code == 0, done.output
+    assert "Detector: runs/detectors/one\nIt is the only one under runs.\n" in done.output
+    assert files(tmp_path / "detections") == ["detections.json", "x-detected.png"]
+    assert invoke("detect", "x.png", "--runs", "runs/detectors/one").exit_code == 0
+
+
+def test_of_the_detectors_of_one_command_the_best_on_held_out_images_is_taken(made, tmp_path):
+    for name, average_precision in (("a", 0.5), ("b", 0.625), ("c", 0.25)):
+        measured = {**encode(MEASURED), "average_precision": average_precision}
+        damaged(made, tmp_path / name, {"measured": measured})
+    picture().save(tmp_path / "x.png")
+    done = invoke("detect", tmp_path / "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    assert (
+        f"Detector: {tmp_path / 'b'}\nOf 3 detectors it has the highest AP on held-out images, 0.62.\n" in done.output
+    )
+
+
+@pytest.mark.parametrize("case", ["several commands", "not measured"])
+def test_where_several_detectors_cannot_be_compared_they_are_listed(made, case, tmp_path):
+    other = tmp_path / ("more" if case == "several commands" else "") / "b"
+    other.parent.mkdir(exist_ok=True)
+    paths = damaged(made, tmp_path / "a"), damaged(made, other, {"measured": None} if other.parent == tmp_path else {})
+    with pytest.raises(DetectorError, match=f"There are 2 detectors under {tmp_path}"):
+        choose_detector(tmp_path)
+    done = invoke("detect", "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
+    assert done.exit_code == 2
+    assert f"There are 2 detectors under {tmp_path}. Name one with --model:\n" in done.output
+    for path in paths:
+        assert f"\n  {path}\n" in done.output
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_where_there_is_no_detector_a_command_that_makes_one_is_named(there, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if there:
+        (tmp_path / "runs").mkdir()
+    done = invoke("detect", "x.png")
+    assert done.exit_code == 2
+    assert "There is no detector under runs. `directloss reproduce detection --root DEVKIT` makes some" in done.output
+    assert not (tmp_path / "detections").exists()
+
+
+def test_a_damaged_detector_among_several_is_named(made, tmp_path):
+    damaged(made, tmp_path / "a")
+    damaged(made, tmp_path / "b")
+    (tmp_path / "b" / "detector.json").write_text("junk")
+    done = invoke("detect", "x.png", "--runs", tmp_path, "--out", tmp_path / "o")
+    assert done.exit_code == 2
+    assert f"{tmp_path / 'b'} does not hold a detector" in done.output
+
+
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory, patched):
     folder = tmp_path_factory.mktemp("reproduced")
@@ -625,9 +773,10 @@ def test_a_detector_that_was_reproduced_gives_the_scores_of_its_runs(reproduced)
 
 def test_a_detector_that_was_reproduced_serves_detect(reproduced, tmp_path):
     scene = read_scenes(reproduced.folder / "data", "val")[0]
-    model = reproduced.folder / "runs" / "detectors" / "quick" / "squeezenet-pooled-pos-AP-20"
-    done = invoke("detect", scene.path, "--model", model, "--out", tmp_path / "o")
+    done = invoke("detect", scene.path, "--runs", reproduced.folder / "runs", "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
+    assert "Of 6 detectors it has the highest AP on held-out images" in done.output
+    assert "test images.\nDrawn images" in done.output
     assert files(tmp_path / "o") == sorted([f"{scene.name}-detected.png", "detections.json"])
 
 

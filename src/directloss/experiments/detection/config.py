@@ -7,6 +7,7 @@ from ..harness import experiment as harness
 from ..harness.options import Option
 from ..harness.typed import JsonName
 from ..sweep import Setting
+from ..vision.calibration import Knots, check_knots
 from ..vision.options import VisionOptions
 from ..vision.regions import FEATURE_KINDS
 from .pictures import Picture
@@ -105,9 +106,12 @@ class Result:
     """The score threshold with the best F1 on the images held out."""
     pictures: dict[str, tuple[Picture, ...]]
     """The best and the worst detections, where the report shows them."""
+    precision_by_score: Annotated[Knots, JsonName("precision by score")] = ()
+    """Of the detections in the test images. Empty if there are none, and in runs of older versions."""
 
     def check(self, config: Config) -> None:
         """Raise a ValueError unless all parts have every setting, AP is from 0 to 1 and pictures have a size."""
+        check_knots(self.precision_by_score)
         settings = len(config.settings)
         if not len(self.held_out) == len(self.test) == len(self.dead) == settings > self.chosen >= 0:
             raise ValueError(f"held out, test and dead must have {settings} settings, and chosen must be one of them")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from ..sweep import grid, losses
 from ..trainers import train
 from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
 from ..vision.boxes import suppress
-from ..vision.detector import ClassHeads, Detector, save_detector
+from ..vision.calibration import Knots, fit_precision
+from ..vision.detector import ClassHeads, Detector, Measured, save_detector
 from ..vision.evaluation import Curve, Detections, evaluate
 from ..vision.proposals import proposals, recall
 from ..vision.regions import FEATURE_KINDS, compute, read_basis
@@ -184,6 +186,7 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
         weights=base64.b64encode(heads.weights[chosen].detach().numpy().astype("<f4").tobytes()).decode(),
         threshold=_threshold(found, best),
         pictures=_pictures(images, detections, curve, config.category) if pictured else {},
+        precision_by_score=_precision_by_score(detections, curve),
     )
 
 
@@ -264,6 +267,11 @@ def _threshold(detections: Detections, curve: Curve) -> float:
     return float(detections.scores[curve.order[int(np.argmax(both))]])
 
 
+def _precision_by_score(detections: Detections, curve: Curve) -> Knots:
+    """Without the detections of difficult objects, which are neither right nor wrong."""
+    return fit_precision(detections.scores[curve.order][curve.counts], curve.right[curve.counts])
+
+
 def _pictures(images: Images, detections: Detections, curve: Curve, category: str) -> dict[str, tuple[Picture, ...]]:
     """The correct detections with the highest scores, and the wrong ones with the highest scores."""
     found = {}
@@ -287,7 +295,7 @@ def export(runs: Sequence[Run], folder: Path) -> list[Path]:
             found.setdefault((run.config.source, run.config.method, run.config.noise), []).append(run)
     written = []
     for (source, method, noise), some in found.items():
-        *_, basis_key, weights_key = source.keys
+        images_key, *_, basis_key, weights_key = source.keys
         some = sorted(some, key=lambda run: CLASSES.index(run.config.category))
         classes = [run.config.category for run in some]
         heads = np.stack([np.frombuffer(base64.b64decode(run.result.weights), dtype="<f4") for run in some])
@@ -298,9 +306,17 @@ def export(runs: Sequence[Run], folder: Path) -> list[Path]:
         sizes = np.linalg.norm(heads[:, :-1], axis=1).clip(1e-30)  # then scores are of order one
         scaled = torch.from_numpy(heads / sizes[:, None]).float()
         made = ClassHeads.of(classes, read_basis(CACHE, basis_key), scaled, (thresholds / sizes).tolist())
+        measured = Measured(
+            fmean(run.result.held_out[run.result.chosen] for run in some),
+            read_images(images_key).parts.count("test"),
+            tuple(
+                tuple((score / size, precision) for score, precision in run.result.precision_by_score)
+                for run, size in zip(some, sizes.tolist(), strict=True)
+            ),
+        )
         name = f"{source.backbone}-{source.features}-{method}-{100 * noise:.0f}"
         network = cached_backbone(CACHE, source.backbone, weights_key, 0)
-        save_detector(folder / name, Detector(network, source.features, source.boxes, SUPPRESSION, made))
+        save_detector(folder / name, Detector(network, source.features, source.boxes, SUPPRESSION, made, measured))
         written.append(folder / name)
     return written
 
