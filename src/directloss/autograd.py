@@ -24,7 +24,7 @@ __all__ = ["attached", "differentiable_values", "register", "registered", "run_o
 
 
 def differentiable_values(
-    task: Any, row: Row, scores: Tensor, target: Tensor, mask: Tensor | None, summed: bool = False
+    task: Any, row: Row, scores: Tensor, target: Tensor, mask: Tensor | None, summed: bool
 ) -> tuple[Tensor, Tensor]:
     """The value of every problem, with its gradient on scores, and which problems count in a mean.
 

@@ -19,7 +19,7 @@ __all__ = ["flat_values"]
 
 
 def _flat_values(
-    task: Task, row: Row, scores: Tensor, target: Tensor, mask: Tensor | None, indexes: Tensor, summed: bool = False
+    task: Task, row: Row, scores: Tensor, target: Tensor, mask: Tensor | None, indexes: Tensor, summed: bool
 ) -> tuple[Tensor, Tensor]:
     """The value of every list of a flat tensor, or their sum, with its gradient on scores, and which lists count."""
     check_list_task("indexes", task, scores, target)

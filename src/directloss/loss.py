@@ -90,11 +90,11 @@ def _structured_loss(
     target: Tensor,
     mask: Tensor | None,
     reduction: str,
-    dim: int = -1,
-    indexes: Tensor | None = None,
-    weight: Tensor | None = None,
-    ignore_index: int | None = None,
-    process_group: Any = None,
+    dim: int,
+    indexes: Tensor | None,
+    weight: Tensor | None,
+    ignore_index: int | None,
+    process_group: Any,
 ) -> Tensor:
     check_reduction(reduction)
     if not isinstance(scores, Tensor):

@@ -1,5 +1,7 @@
 """Laws for faults that `benchmarks.mutation` planted and that all other tests let pass."""
 
+from inspect import signature
+
 import pytest
 import torch
 
@@ -9,14 +11,18 @@ from directloss import (
     TRUTH,
     AveragePrecision,
     AveragePrecisionAtK,
+    AveragePrecisionLoss,
     BalancedError,
     IoU,
     MulticlassZeroOne,
     PositiveDirect,
+    PrecisionAtKLoss,
     Row,
     StructuredLoss,
     ZeroOne,
+    average_precision_loss,
     explain,
+    structured_loss,
 )
 from directloss.checks import LARGEST_SCORE, check_finite, check_length, check_list_task
 
@@ -119,6 +125,16 @@ def test_average_precision_is_explained_for_both_signs():
         "weight > 0",
         "weight < 0",
     ]
+
+
+def test_front_doors_say_and_take_the_same_defaults():
+    default = PositiveDirect(1.0)
+    assert signature(AveragePrecisionLoss).parameters["update"].default == default
+    assert AveragePrecisionLoss().update == default
+    wanted = structured_loss(AveragePrecision(), default, SCORES, TARGET)
+    assert average_precision_loss(SCORES, TARGET) == wanted
+    assert structured_loss(AveragePrecision(), PositiveDirect(2.0), SCORES, TARGET) != wanted
+    assert "k" in signature(PrecisionAtKLoss).parameters
 
 
 def test_limits_are_part_of_what_is_allowed():
