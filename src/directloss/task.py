@@ -59,12 +59,12 @@ class Problem(NamedTuple):
 
 
 class Task(ABC):
-    """A space of outputs with its oracle.
+    """What is predicted and what it costs: a set of outputs, and an oracle that finds the best one.
 
-    The last `event_dims` dimensions of scores are one problem, such as one list; the leading ones are a batch of them.
-    `mask` is True where an item is valid. A subclass writes `oracle`, and `check_target` if its target is not binary.
-    `check_task` tries it. The other methods are there: `infer`, `infer_augmented` and `truth` check their input and
-    call the oracle, and `contrast` serves the losses.
+    The last `event_dims` dimensions of scores are one problem, such as one list. The leading ones are a batch of
+    problems. `mask` is True where an item is valid. A subclass writes `oracle`, and `check_target` if its target is not
+    0 and 1. `check_task` tests it. The other methods are inherited: `infer`, `infer_augmented` and `truth` check their
+    input and call the oracle. Losses call `contrast`.
 
     A problem that does not count (see `counts`) gives exactly 0 and no gradient, and is left out of means.
 
@@ -104,15 +104,15 @@ class Task(ABC):
         Args:
             scores: float64, checked, 0 where masked.
             target: what `check_target` made of it.
-            weight: `TRUTH` asks for the ground truth; else float64, one number a problem, of either sign, in a shape
-                that broadcasts against scores: (..., 1) for lists.
+            weight: `TRUTH` asks for the ground truth; else float64, one number for each problem, of either sign, in a
+                shape that broadcasts against scores: (..., 1) for lists.
             mask: bool, of the shape of scores, or of its first dimensions (see `mask_dims`).
 
         All of them are copies, so the oracle may write to them.
         """
 
     def check_target(self, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-        """Refuse a target that is none, and return it as the oracle takes it; masked items may hold anything.
+        """Raise an error for a wrong target, and return what the oracle takes. Masked items may have any value.
 
         This one is for a target of 0 and 1 in the shape of scores: it returns bool, False where masked.
         """
@@ -152,7 +152,7 @@ class Task(ABC):
     def infer_augmented(
         self, scores: Tensor, target: Tensor, weight: float | Tensor, mask: Tensor | None = None
     ) -> Output:
-        """argmax F + weight·L, for a weight of either sign: one number, or a tensor with one a problem."""
+        """argmax F + weight·L, for a weight of either sign: one number, or a tensor with one for each problem."""
         return Output(*run_output(self, scores, target, check_weight(weight), mask))
 
     def truth(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Output:

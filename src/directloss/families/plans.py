@@ -92,7 +92,7 @@ _long_plans = lru_cache(maxsize=4)(_make_plan)
 
 
 def _checked(task: Any, gain: Any, positives: int, negatives: int) -> tuple[NDArray[Any], NDArray[Any], int]:
-    """The vectors of a gain, refused in words where they are none."""
+    """The vectors of a gain; raises an error if they are not valid."""
     place = f"{type(task).__name__}.gain({positives}, {negatives})"
     if not isinstance(gain, ByRank | ByNegatives):
         raise TypeError(

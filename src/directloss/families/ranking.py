@@ -58,10 +58,10 @@ class RankingTask(Task):
 
     @abstractmethod
     def gain(self, positives: int, negatives: int) -> ByRank | ByNegatives:
-        """The gain in a list with so many positives and negatives, at least one of each."""
+        """The gain in a list with these numbers of positives and negatives, at least one of each."""
 
     def scale(self, positives: int, negatives: int) -> float:
-        """The factor of F, so that ε is in units of score margins; 1 suits metrics that look at all pairs."""
+        """The factor of F, so that ε has the unit of score margins; 1 suits metrics that depend on all pairs."""
         return 1.0
 
     def explain(self, positives: int, negatives: int) -> str:

@@ -126,7 +126,7 @@ class RecallAtFPR(RankingTask):
 class ReciprocalRank(RankingTask):
     """1 − 1/(rank of the first positive): the mean over lists is 1 − MRR.
 
-    It looks at one positive, and F counts all pairs: ε of about 0.5/P² does.
+    It depends on one positive, but F on all pairs. So take an ε of about 0.5/P².
 
     >>> ReciprocalRank().infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(0.5000)
@@ -140,7 +140,7 @@ class ReciprocalRank(RankingTask):
 class HitAtK(RankingTask):
     """0 where a positive is among the first k, else 1.
 
-    It looks at one positive and one rank, and F counts all pairs: ε of about k²/(2PM) does.
+    It depends on one positive and one rank, but F on all pairs. So take an ε of about k²/(2PM).
 
     >>> HitAtK(1).infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(1.)
@@ -159,7 +159,7 @@ class HitAtK(RankingTask):
 class PrecisionAtRecall(RankingTask):
     """1 − precision where recall first reaches a share.
 
-    It looks at one positive, and F counts all pairs: ε of about 0.2 does for M/P = 10, about 2 for M/P = 250.
+    It depends on one positive, but F on all pairs. So take an ε of about 0.2 for M/P = 10, and 2 for M/P = 250.
 
     >>> PrecisionAtRecall(0.5).infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(0.5000)
@@ -220,7 +220,7 @@ class RankBiasedPrecision(RankingTask):
 class LastRank(RankingTask):
     """The share of negatives above the last positive; KDD Cup 2004 measures the rank of it.
 
-    It looks at one positive, and F counts all pairs: ε of about 0.7/P does.
+    It depends on one positive, but F on all pairs. So take an ε of about 0.7/P.
 
     >>> LastRank().infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(1.)
