@@ -584,14 +584,16 @@ class Run:
             later = []
             for number, (module, mutant) in enumerate(self.todo, 1):
                 reaching = self.reach.of(module, mutant)
-                chosen = [tests[name] for name in self.order(reaching)]
+                names = self.order(reaching)
+                chosen = [tests[name] for name in names]
+                limit = PATIENCE * sum(reaching[name] for name in names) + 2
 
                 def run(module: str = module, mutant: Mutant = mutant, chosen: list[Any] = chosen) -> str:
                     for cache in caches:
                         cache.cache_clear()
                     return recorder.run(chosen) if exchange(module, self.trees[module], mutant) else "import"
 
-                outcome, reason, cpu = run_child(run, PATIENCE * sum(reaching.values()) + 2)
+                outcome, reason, cpu = run_child(run, limit)
                 early = not set(mutant.function).isdisjoint(imported.get(module, ()))
                 if reason == "import" or (early and outcome == "survived"):
                     later.append(mutant.name)
@@ -624,7 +626,8 @@ class Run:
 
                 return collect(sorted({name.split("::")[0] for name in reaching}), work)
 
-            outcome, reason, cpu = run_child(run, PATIENCE * sum(reaching.values()) + 60)
+            limit = PATIENCE * sum(reaching[name] for name in self.order(reaching)) + 60  # all tests are collected
+            outcome, reason, cpu = run_child(run, limit)
             self.add(mutant, outcome, reason, cpu)
             said = f"{outcome} {reason} {cpu:.1f} s, {len(reaching)} tests"
             print(f"{mutant.name} {said}, imported", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from directloss.experiments.report.figures import LOOK, STYLES
+from directloss.experiments.report.figures import LOOK, STYLES, finish
 
 __all__ = ["MEAN", "Numbers", "Panel", "draw", "read", "spearman"]
 
@@ -46,8 +46,8 @@ class Panel(NamedTuple):
     """Mean and standard deviation over seeds."""
 
 
-def draw(panels: Sequence[Panel], classes: Sequence[str]) -> Any:
-    """A row for each class, and in each panel a hollow mark for the paper and a filled one for ours."""
+def draw(panels: Sequence[Panel], classes: Sequence[str]) -> str:
+    """SVG with a row for each class, and in each panel a hollow mark for the paper and a filled one for ours."""
     import matplotlib.style
     from matplotlib.figure import Figure
 
@@ -69,4 +69,4 @@ def draw(panels: Sequence[Panel], classes: Sequence[str]) -> Any:
         every[0].set_yticks(rows, classes)
         every[0].invert_yaxis()
         every[0].set_xlim(left=0)
-        return canvas
+        return finish(canvas, "", "", "").svg
