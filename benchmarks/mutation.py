@@ -362,7 +362,7 @@ class Recorder:
 
     def run(self, tests: Sequence[Any]) -> str:
         """Run tests up to the first that fails, and return its name."""
-        for test, following in zip(tests, [*tests[1:], None], strict=True):
+        for test, following in zip(tests, [*tests[1:], None], strict=False):
             test.ihook.pytest_runtest_protocol(item=test, nextitem=following)
             if self.failed:
                 break
