@@ -1,17 +1,18 @@
-"""The command `directloss` with short runs of the study `separable`: how runs are kept is the same with long ones."""
+"""The command `directloss` with short runs of two studies: how runs are kept is the same with long ones."""
 
 from dataclasses import replace
 
 from directloss.__main__ import main
 from directloss.experiments import EXPERIMENTS
 
-_whole = EXPERIMENTS["separable"].configs
+
+def shortened(whole):
+    return lambda *arguments: [replace(config, iterations=30) for config in whole(*arguments)]
 
 
-def configs(*arguments):
-    return [replace(config, iterations=30) for config in _whole(*arguments)]
-
+CONFIGS = {name: shortened(EXPERIMENTS[name].configs) for name in ("separable", "label-noise")}
 
 if __name__ == "__main__":
-    vars(EXPERIMENTS["separable"])["configs"] = configs
+    for name, configs in CONFIGS.items():
+        vars(EXPERIMENTS[name])["configs"] = configs
     main()

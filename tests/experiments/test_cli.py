@@ -24,7 +24,8 @@ ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
 @pytest.fixture(scope="module", autouse=True)
 def short_runs():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(vars(EXPERIMENTS["separable"]), "configs", short.configs)
+        for name, configs in short.CONFIGS.items():
+            patch.setitem(vars(EXPERIMENTS[name]), "configs", configs)
         yield
 
 
@@ -127,7 +128,7 @@ def test_ray_gives_the_same_numbers(finished, tmp_path):
 
 
 def start(out, *arguments, **environment):
-    """The command in a process group of its own, once it has finished four runs more."""
+    """The command in a process group of its own, once it has finished four runs more; without workers: --jobs 1."""
     line = command("reproduce", "separable", "--seeds", 2, "--jobs", 2, "--out", out, *arguments)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     folder = out / "separable" / "quick"
@@ -145,12 +146,12 @@ def start(out, *arguments, **environment):
 
 def test_kill_loses_only_what_was_under_way_and_the_same_command_goes_on(finished, tmp_path):
     left = copy_some(finished, tmp_path)
-    process, folder = start(tmp_path)
+    process, folder = start(tmp_path, "--jobs", 1)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     before = files(folder)
     assert SEPARABLE - left + 4 <= len(before) < 2 * SEPARABLE
-    done = call("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--out", tmp_path)
+    done = call("reproduce", "separable", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "set aside" not in done.stderr
     assert before.items() <= files(folder).items()
@@ -331,7 +332,7 @@ def test_several_experiments_share_one_command_and_one_report(finished, tmp_path
     for preset in ("label-noise", "separable"):
         (tmp_path / preset).mkdir()
     shutil.copytree(finished[0] / "separable" / "quick", tmp_path / "separable" / "quick")
-    done = call("reproduce", "separable", "label-noise", "--seeds", 1, "--out", tmp_path)
+    done = call("reproduce", "separable", "label-noise", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Report: ") == 1
     page = (tmp_path / "report.html").read_text()

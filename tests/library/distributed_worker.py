@@ -1,6 +1,6 @@
 """One process of `test_distributed.py`: trains a linear model on its shard, and writes value and gradient to a file."""
 
-import sys
+import warnings
 from typing import Any
 
 import torch
@@ -86,10 +86,11 @@ def refused(group: Any) -> str:
     return ""
 
 
-def main(folder: str) -> None:
+def work(folder: str, process: int, everyone: int) -> None:
     """Groups of 2, of 3 and of all processes, so that three sizes need one start."""
-    dist.init_process_group("gloo")
-    process, everyone = dist.get_rank(), dist.get_world_size()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=process, world_size=everyone)
     x, target, ids = data()
     found = {}
     for processes in range(2, everyone + 1):
@@ -109,7 +110,3 @@ def main(folder: str) -> None:
     torch.save(found, f"{folder}/{process}.pt")
     dist.barrier()
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

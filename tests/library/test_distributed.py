@@ -1,15 +1,10 @@
 """Several processes that rank together get the value and the gradient of one process with all the items."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from distributed_worker import CASES, KINDS, data, loss_of, memory_run, model, shard
-from processes import torchrun
+from distributed_worker import CASES, KINDS, data, loss_of, memory_run, model, shard, work
 
 from directloss import AveragePrecision, LinearChain, PositiveDirect, StructuredLoss
-
-WORKER = Path(__file__).parent / "distributed_worker.py"
 
 
 def alone(case, items):
@@ -24,8 +19,19 @@ def alone(case, items):
 def ranked(tmp_path_factory):
     """What each of four processes found, in groups of two, three and four."""
     folder = tmp_path_factory.mktemp("processes")
+    import torch._dynamo  # DistributedDataParallel does; here once for all processes, as the kernels
+
+    for case in CASES:
+        alone(case, torch.arange(40))
     with pytest.MonkeyPatch.context() as patched:
-        torchrun(patched, 4, WORKER, folder)
+        patched.setenv("GLOO_SOCKET_IFNAME", "lo")
+        start = torch.multiprocessing.get_context("fork").Process  # tests/test_recipes.py starts processes by torchrun
+        processes = [start(target=work, args=(str(folder), process, 4), daemon=True) for process in range(4)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(120)
+    assert [process.exitcode for process in processes] == [0] * 4
     return [torch.load(folder / f"{process}.pt") for process in range(4)]
 
 

@@ -136,11 +136,6 @@ def test_random_metrics_are_exact():
     assert len(try_random_metrics(1_500, seed=0)) == 6  # every way but the band, which is for larger lists
 
 
-@pytest.mark.slow
-def test_random_metrics_are_exact_on_many_problems():
-    try_random_metrics(10_000, seed=1)
-
-
 def test_the_way_does_not_depend_on_the_unit_of_the_discounts():
     rng = np.random.default_rng(6)
     for _ in range(100):

@@ -93,14 +93,6 @@ def test_oracles_are_exact_by_brute_force(task):
     check_task(task, problems=40)
 
 
-@pytest.mark.parametrize(
-    "task", [LinearChain(), Alignment(), GridPath(loss="regret"), DAGPath(loss="regret")], ids=repr
-)
-@pytest.mark.slow
-def test_oracles_are_exact_by_brute_force_on_many_problems(task):
-    check_task(task, problems=300, seed=1)
-
-
 @EVERY
 def test_every_task_compiles_is_mapped_and_keeps_types(task, problem):
     torch.compiler.reset()
