@@ -1377,6 +1377,71 @@ def _warm_table(corner: str, cell: Callable[..., str], kinds: Iterable[str]) -> 
     return _table([corner, *header], rows)
 
 
+def _recipes(part: str, noise: float) -> dict[str, dict[str, dict[str, float]]]:
+    """Test AP at the longest training by recipe, average of weights and table: means over seeds."""
+    runs = [run for run in _study("recipes")["runs"] if (run["part"], run["noise"]) == (part, noise)]
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for recipe, averages in runs[0]["test_ap"].items():
+        for average in averages:
+            by_table: dict[str, list[float]] = {}
+            for run in runs:
+                by_table.setdefault(run["table"], []).append(run["test_ap"][recipe][average][-1])
+            found.setdefault(recipe, {})[average] = {table: mean(values) for table, values in by_table.items()}
+    return found
+
+
+RECIPE_AVERAGES = ("last", "mean of 50")
+RECIPE_NOISES = (0.0, 0.2, 0.4)
+
+
+@block
+def recipes_confirmed() -> str:
+    """The few recipes on the tables that the search did not see, and how far each is below x-ent at worst."""
+    rows = []
+    found = {noise: _recipes("confirm", noise) for noise in RECIPE_NOISES}
+    for recipe in found[0.0]:
+        for average in RECIPE_AVERAGES:
+            means, worst = [], []
+            for noise in RECIPE_NOISES:
+                ours, plain = found[noise][recipe][average], found[noise]["x-ent"]["last"]
+                best = max(mean(each[one].values()) for each in found[noise].values() for one in RECIPE_AVERAGES)
+                value = mean(ours.values())
+                means.append(f"**{value:.3f}**" if value == best else f"{value:.3f}")
+                lost, table = min((ours[table] - plain[table], table) for table in ours)
+                worst.append("–" if (recipe, average) == ("x-ent", "last") else f"{lost:+.2f} ({table})")
+            rows.append([recipe, average, *means, *worst])
+    levels = [f"{noise:.0%} flipped".replace("%", " %") for noise in RECIPE_NOISES]
+    return _table(["recipe", "weights", *levels, *(f"worst table, {level}" for level in levels)], rows)
+
+
+@block
+def recipes_searched() -> str:
+    """All recipes on the ten tables of the search."""
+    found = {noise: _recipes("search", noise) for noise in RECIPE_NOISES}
+    rows = []
+    for recipe in found[0.0]:
+        cells = []
+        for average in RECIPE_AVERAGES:
+            cells += [f"{mean(found[noise][recipe][average].values()):.3f}" for noise in RECIPE_NOISES]
+        rows.append([recipe, *cells])
+    header = [f"{noise:.0%}, {average}".replace("%", " %") for average in RECIPE_AVERAGES for noise in RECIPE_NOISES]
+    return _table(["recipe", *header], rows)
+
+
+@block
+def recipes_runs() -> str:
+    """How many tables and seeds there are."""
+    said = []
+    for part in ("search", "confirm"):
+        runs = [run for run in _study("recipes")["runs"] if run["part"] == part]
+        tables = {run["table"] for run in runs}
+        seeds = [
+            f"{noise:.0%}: {len({run['seed'] for run in runs if run['noise'] == noise})}" for noise in RECIPE_NOISES
+        ]
+        said.append(f"{part}: {len(tables)} tables, seeds {', '.join(seeds)}".replace("%", " %"))
+    return "; ".join(said)
+
+
 @block
 def warm_up_failures() -> str:
     """Trainings that end with an AUC below one half, or with less than half of the AP of cross-entropy."""
