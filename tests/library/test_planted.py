@@ -13,11 +13,14 @@ from directloss import (
     AveragePrecisionAtK,
     AveragePrecisionLoss,
     BalancedError,
+    Hinge,
     IoU,
     MulticlassZeroOne,
+    NegativeDirect,
     PositiveDirect,
     PrecisionAtKLoss,
     Row,
+    ScoreMemory,
     StructuredLoss,
     ZeroOne,
     average_precision_loss,
@@ -135,6 +138,42 @@ def test_front_doors_say_and_take_the_same_defaults():
     assert average_precision_loss(SCORES, TARGET) == wanted
     assert structured_loss(AveragePrecision(), PositiveDirect(2.0), SCORES, TARGET) != wanted
     assert "k" in signature(PrecisionAtKLoss).parameters
+
+
+@each
+@pytest.mark.parametrize("update", [PositiveDirect(0.7), NegativeDirect(0.7), Hinge(1.3)], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tied_items_of_a_class_share_their_gradient_whatever_their_order(task, update, dtype):
+    generator = torch.Generator().manual_seed(0)
+    for items in (3, 4, 6, 9, 9, 9):
+        scores = torch.randint(3, (items,), generator=generator).to(dtype)
+        target = torch.arange(items) % 3 == 0
+        gradient = task.contrast(scores, target, update.row).gradient
+        order = torch.randperm(items, generator=generator)
+        again = task.contrast(scores[order], target[order], update.row).gradient
+        torch.testing.assert_close(again, gradient[order], rtol=0, atol=0)
+        torch.testing.assert_close(gradient.sum(), torch.zeros((), dtype=dtype), atol=1e-6, rtol=0)
+        for positive in (True, False):
+            for score in scores.unique():
+                assert len(gradient[(target == positive) & (scores == score)].unique()) <= 1
+
+
+def test_a_tied_pair_shares_what_its_two_orders_give():
+    """Both negatives are tied; the positive update moves one of them, and each gets half of that."""
+    scores, target = torch.tensor([0.0, 0.5, 0.5]), torch.tensor([True, False, False])
+    task, row = ROCAUC(), PositiveDirect(1.0).row
+    apart = [task.contrast(scores + torch.tensor([0.0, up, -up]), target, row).gradient for up in (1e-6, -1e-6)]
+    found = task.contrast(scores, target, row).gradient
+    torch.testing.assert_close(found, (apart[0] + apart[1]) / 2)
+
+
+def test_flat_lists_and_a_memory_are_checked_and_take_ties():
+    loss = StructuredLoss(AveragePrecision(), PositiveDirect(1.0))
+    with pytest.raises(ValueError, match="scores must be finite"):
+        loss(torch.tensor([0.0, float("nan"), 1.0, 2.0]), TARGET, indexes=torch.tensor([1, 0, 0, 1]))
+    scores = torch.tensor([1.0, 1.0, 1.0, 0.0], requires_grad=True)
+    memory = ScoreMemory(TARGET)
+    torch.testing.assert_close(memory(loss, scores, torch.arange(4)), loss(scores, TARGET))
 
 
 def test_limits_are_part_of_what_is_allowed():
