@@ -229,7 +229,7 @@ def test_an_odd_part_is_begun_anew(place, tmp_path, monkeypatch, damage):
     monkeypatch.undo()
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
     rows = features.CACHE.array(features.compute(*arguments))
-    assert np.array_equal(rows, features._crops(actions, 0, len(actions))[:, 0].numpy())
+    assert np.array_equal(rows, features._crops(actions, 0, len(actions), 227)[:, 0].numpy())
 
 
 def test_a_damaged_file_of_features_is_named(place, tmp_path, monkeypatch):
