@@ -1,5 +1,6 @@
 """Action classification on a tiny devkit: from files to the report, through the command line and piece by piece."""
 
+import csv
 import dataclasses
 import io
 import itertools
@@ -628,6 +629,17 @@ def test_tables_and_figures_say_it_all(summary):
         figure for figure in figures if figure.name.endswith("budget-stopped-early-noisy-validation-20-percent-flipped")
     ]
     assert "settings tried" in budget.alt
+
+
+def test_the_papers_means_are_those_of_its_classes():
+    with open(DOCUMENT.parents[1] / "results" / "paper-table-1.csv", newline="") as file:
+        rows = [(row["class"], row["method"], float(row["noise"]), float(row["ap"])) for row in csv.DictReader(file)]
+    assert {row[0] for row in rows} == {*ACTIONS.values(), "mean"}
+    for method, means in actions_summary.PAPER.items():
+        for noise, given in means.items():
+            values = {name: ap for name, *key, ap in rows if key == [method, noise]}
+            assert values.pop("mean") == given
+            assert sum(values.values()) / 10 == pytest.approx(given, abs=6e-4)
 
 
 def test_choosing_never_looks_at_test():
