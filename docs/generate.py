@@ -328,8 +328,9 @@ def actions_beside_the_paper() -> str:
 @block
 def actions_ranks() -> str:
     """Spearman's rank correlation of classes and of methods, between the paper and us."""
-    from scipy.stats import spearmanr
+    from scipy import stats
 
+    spearman: Any = stats.spearmanr
     classes = _class_names()
     rows = []
     for backbone, shown in COMPARED.items():
@@ -341,10 +342,10 @@ def actions_ranks() -> str:
                 [table[name, noise, method] - (table[name, noise, other] if other else 0) for name in classes]
                 for table in tables
             ]
-            return float(spearmanr(*lists).statistic)
+            return spearman(*lists).statistic
 
         def methods_of(noise: float, name: str, tables: Any = tables) -> float:
-            return float(spearmanr(*([table[name, noise, method] for method in THREE] for table in tables)).statistic)
+            return spearman(*([table[name, noise, method] for method in THREE] for table in tables)).statistic
 
         numbers = {f"ten classes by AP of {method}": [classes_by(k, method) for k in NOISE] for method in THREE}
         for other in RIVALS:

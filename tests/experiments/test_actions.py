@@ -335,11 +335,12 @@ def test_features_of_ones_own_are_matched_to_boxes_and_learned(place, own, tmp_p
     assert max(result.test[-1]) > 0.6
 
 
-def changed(**changes):
-    def save(arrays, path):
-        np.savez(path, **arrays | {name: change(arrays[name]) for name, change in changes.items()})
+def save(path, arrays):
+    np.savez(path, **arrays)
 
-    return save
+
+def changed(**changes):
+    return lambda arrays, path: save(path, arrays | {name: change(arrays[name]) for name, change in changes.items()})
 
 
 def bomb(arrays, path):
@@ -361,8 +362,8 @@ BAD_FEATURES = {
     r"lacks 1 of the 100 boxes of the devkit, first object \d of '2010_\d+'": lambda arrays, path: np.savez(
         path, **{name: array[1:] for name, array in arrays.items()}
     ),
-    r"object \d of '2010_\d+' is there twice, in rows 0 and 100": lambda arrays, path: np.savez(
-        path, **{name: np.concatenate([array, array[:1]]) for name, array in arrays.items()}
+    r"object \d of '2010_\d+' is there twice, in rows 0 and 100": lambda arrays, path: save(
+        path, {name: np.concatenate([array, array[:1]]) for name, array in arrays.items()}
     ),
     r"row 0 is object 9 of '2010_\d+'; the devkit lists no such box": changed(objects=lambda a: np.r_[9, a[1:]]),
     "features must be a matrix of real numbers": changed(features=lambda a: a.astype(int)),

@@ -5,6 +5,7 @@ import os
 import resource
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_shapes(name):
 def test_convolution_and_normalisation_are_those_of_torch():
     torch.manual_seed(0)
     network = EfficientNetLite0()
-    block = network._blocks[1]  # with stride 2
+    block: Any = network._blocks[1]  # with stride 2
     norm = torch.nn.BatchNorm2d(96, eps=1e-3).eval()
     for name, tensor in block._bn1.state_dict().items():
         tensor.copy_(torch.rand(96) + 0.5)

@@ -29,18 +29,18 @@ class FeaturesError(ValueError):
 def cache_own_features(path: Path, actions: Actions) -> str:
     """Write the rows of a file into the cache, in the order of the boxes; return their key."""
     try:
-        arrays = _read(path)
+        features, images, objects = _read(path)
     except FeaturesError:
         raise
     except Exception as error:  # a hostile file can make the reader raise anything
         raise FeaturesError(f"{path} is not a file of features: {type(error).__name__}: {str(error)[:200]}") from None
-    rows = _ordered(path, *arrays, actions)
+    rows = _ordered(path, features, images, objects, actions)
     key = key_of(kind="own features", shape=rows.shape, sha256=hashlib.sha256(rows.tobytes()).hexdigest())
     CACHE.make_array(key, lambda: rows)
     return key
 
 
-def _read(path: Path) -> tuple[np.ndarray, ...]:
+def _read(path: Path) -> list[np.ndarray]:
     if not path.is_file():
         raise FeaturesError(f"{path} is missing.")
     with zipfile.ZipFile(path) as archive:
@@ -51,7 +51,7 @@ def _read(path: Path) -> tuple[np.ndarray, ...]:
         size = sum(entry.file_size for entry in entries.values())
         if size > LARGEST:
             raise FeaturesError(f"{path} unpacks to {size} bytes; at most {LARGEST} are read.")
-        return tuple(np.load(io.BytesIO(archive.read(entries[name])), allow_pickle=False) for name in ARRAYS)
+        return [np.load(io.BytesIO(archive.read(entries[name])), allow_pickle=False) for name in ARRAYS]
 
 
 def _ordered(path: Path, features: np.ndarray, images: np.ndarray, objects: np.ndarray, actions: Actions) -> np.ndarray:

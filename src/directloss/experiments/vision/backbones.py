@@ -323,8 +323,8 @@ BACKBONES: dict[str, type[Backbone]] = {
 
 def default_backbone() -> str:
     """The name of EfficientNet-Lite0 if its weights are installed, else of SqueezeNet."""
-    packaged = EfficientNetLite0.official.find()
-    return "efficientnet-lite0" if packaged else "squeezenet"
+    official = EfficientNetLite0.official
+    return "efficientnet-lite0" if isinstance(official, Packaged) and official.find() else "squeezenet"
 
 
 def find_weights(backbone: str, given: Path | None, steps: Steps) -> Path:
