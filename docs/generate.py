@@ -14,6 +14,7 @@ function NAME of this file makes what stands between the two comments.
 """
 
 import argparse
+import csv
 import json
 import re
 import sys
@@ -289,6 +290,103 @@ def _by_class(name: str, variant: str, noises: Sequence[float], theirs: paper.Nu
     ]
     header = (f"{method}, {level}" for level in _levels(noises) for method in THREE)
     return _table(["class", *header], rows)
+
+
+@cache
+def _paper_classes() -> dict[tuple[str, float, str], float]:
+    """The paper's Table 1 (Song et al., ICML 2016): AP by class, noise and method; "mean" is that of ten classes."""
+    with open(RESULTS / "paper-actions.csv", newline="") as file:
+        return {(row["class"], float(row["noise"]), row["method"]): float(row["ap"]) for row in csv.DictReader(file)}
+
+
+COMPARED = {"squeezenet": "SqueezeNet"}
+"""Backbones whose classes stand beside the paper's, linear head."""
+
+
+def _ours(backbone: str) -> dict[tuple[str, float, str], float]:
+    """Our AP under the same keys, linear head, the paper's protocol."""
+    variant = f"{backbone}, linear head: {RULES[0]}"
+    return {
+        (key[3] or "mean", key[2], key[1]): record["mean"]
+        for key, record in _records("actions").items()
+        if key[0] == variant and key[4] == "test_ap"
+    }
+
+
+def _class_names() -> list[str]:
+    return [name for name in dict.fromkeys(key[0] for key in _paper_classes()) if name != "mean"]
+
+
+@block
+def actions_beside_the_paper() -> str:
+    """The paper's AP and ours, class by class."""
+    columns = [_paper_classes(), *map(_ours, COMPARED)]
+    header = [f"{method}, {who}" for method in THREE for who in ("paper", *COMPARED.values())]
+    parts = []
+    for noise in (0.0, 0.2, 0.4):
+        rows = [
+            [name, *(f"{column[name, noise, method]:.3f}" for method in THREE for column in columns)]
+            for name in (*_class_names(), "mean")
+        ]
+        parts.append(_table([f"{_levels([noise])[0]} flipped", *header], rows))
+    return "\n\n".join(parts)
+
+
+@block
+def actions_ranks() -> str:
+    """Spearman's rank correlation of classes and of methods, between the paper and us."""
+    from scipy import stats
+
+    spearman: Any = stats.spearmanr
+    classes = _class_names()
+    rows = []
+    for backbone, shown in COMPARED.items():
+        tables = _paper_classes(), _ours(backbone)
+
+        def classes_by(noise: float, method: str, other: str | None = None, tables: Any = tables) -> float:
+            """By AP of a method, or by its gain over another."""
+            lists = [
+                [table[name, noise, method] - (table[name, noise, other] if other else 0) for name in classes]
+                for table in tables
+            ]
+            return spearman(*lists).statistic
+
+        def methods_of(noise: float, name: str, tables: Any = tables) -> float:
+            return spearman(*([table[name, noise, method] for method in THREE] for table in tables)).statistic
+
+        numbers = {f"ten classes by AP of {method}": [classes_by(k, method) for k in NOISE] for method in THREE}
+        for other in RIVALS:
+            numbers[f"ten classes by gain of pos-AP over {other}"] = [classes_by(k, "pos-AP", other) for k in NOISE]
+        numbers["three methods by mean AP"] = [methods_of(k, "mean") for k in NOISE]
+        numbers["three methods, mean over classes"] = [mean(methods_of(k, name) for name in classes) for k in NOISE]
+        for what, values in numbers.items():
+            rows.append([f"{what}, {shown}", *(f"{value:+.2f}".replace("-", "−") for value in values)])
+    return _table(["rank correlation of the paper's numbers and ours", *_levels(NOISE)], rows)
+
+
+def _classes_beside_the_paper() -> str:
+    """AP of ten classes and three methods at three noise levels: the paper's across, ours up."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    from directloss.experiments.report.figures import LOOK, STYLES, finish
+
+    paper, (backbone, shown) = _paper_classes(), next(iter(COMPARED.items()))
+    ours = _ours(backbone)
+    with matplotlib.style.context(["default", LOOK]):
+        canvas = Figure(figsize=(9, 3.6), layout="constrained")
+        for axes, noise in zip(canvas.subplots(1, 3, sharex=True, sharey=True), (0.0, 0.2, 0.4), strict=True):
+            axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+            for method in THREE:
+                colour, marker, _ = STYLES[method]
+                x, y = ([table[name, noise, method] for name in _class_names()] for table in (paper, ours))
+                axes.scatter(x, y, color=colour, marker=marker, s=24, alpha=0.8, label=method)
+            axes.set(
+                title=f"{_levels([noise])[0]} flipped", xlabel="AP of a class, the paper", xlim=(0, 1), ylim=(0, 1)
+            )
+        canvas.axes[0].set(ylabel=f"AP of the class, ours ({shown})")
+        canvas.legend(*canvas.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+        return finish(canvas, "", "", "").svg
 
 
 @block
@@ -1648,12 +1746,13 @@ RANKED_TARGET = [1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]
 
 
 def draw(folder: Path = FIGURES) -> None:
-    """The figures that `./dev docs` makes: of `diagnose`, y_direct, the package, and detection beside the paper."""
+    """The figures that `./dev docs` makes: classes beside the paper's, `diagnose`, y_direct by ε, the package's map."""
     import matplotlib
 
     from docs import house
 
     (folder / "house.svg").write_text(house.draw())
+    (folder / "actions-classes-beside-the-paper.svg").write_text(_classes_beside_the_paper())
     matplotlib.use("svg")
     with matplotlib.rc_context({"svg.hashsalt": "directloss", "svg.fonttype": "none"}):
         _rankings().savefig(folder / "y-direct-by-epsilon.svg", metadata={"Date": None})

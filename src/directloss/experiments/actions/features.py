@@ -11,7 +11,7 @@ from ..data.voc import Actions, DevkitError
 from ..harness.cache import Cache, key_of
 from ..harness.progress import Progress, no_progress
 from ..vision.backbones import BACKBONES, Backbone, load_weights
-from ..vision.crops import CONTEXT, SIZE, crop, normalised
+from ..vision.crops import CONTEXT, crop, normalised
 from ..vision.images import read_image
 
 __all__ = ["CACHE", "cache_labels", "compute", "read_labels"]
@@ -35,19 +35,20 @@ def compute(
     """
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     made_by = {} if kind == "crops" else {"backbone": backbone, "weights": digest}
-    key = key_of(kind=kind, data=provenance, size=SIZE, context=CONTEXT, version=VERSION, **made_by)
+    size = BACKBONES[backbone].size
+    key = key_of(kind=kind, data=provenance, size=size, context=CONTEXT, version=VERSION, **made_by)
     if not CACHE.array_path(key).exists():
         network = BACKBONES[backbone]().eval()
         load_weights(network, weights)
-        first = _through(_crops(actions, 0, 1), kind, network).numpy()
+        first = _through(_crops(actions, 0, 1, size), kind, network).numpy()
         ends = [*range(CHUNK, len(actions), CHUNK), len(actions)]
         shape = len(actions), *first.shape[1:]
-        load, make = partial(_crops, actions), partial(_through, kind=kind, network=network)
+        load, make = partial(_crops, actions, size=size), partial(_through, kind=kind, network=network)
         CACHE.compute_array(key, shape, first.dtype, ends, load, make, progress)
     return key
 
 
-def _crops(actions: Actions, start: int, end: int) -> Tensor:
+def _crops(actions: Actions, start: int, end: int, size: int) -> Tensor:
     """(boxes, 2, 3, size, size): as they are, and mirrored."""
     found = []
     name, image = "", None
@@ -56,7 +57,7 @@ def _crops(actions: Actions, start: int, end: int) -> Tensor:
             name = actions.images[place]
             image = read_image(actions.paths[name])
         try:
-            square = crop(image, actions.boxes[place].tolist())
+            square = crop(image, actions.boxes[place].tolist(), size)
         except ValueError as error:
             raise DevkitError(f"{actions.paths[name]}: {error}") from None
         found.append(torch.stack([square, square.flip(-1)]))

@@ -72,6 +72,9 @@ def _command(experiments: Sequence[AnyExperiment]) -> Callable[..., None]:
     parameters: dict[str, inspect.Parameter] = {}
     for kind in (*(experiment.options for experiment in experiments), Place):
         for name, annotation, default, option in options_of(kind):
+            if name in parameters and parameters[name].annotation.__origin__ != annotation:
+                names = " and ".join(experiment.name for experiment in experiments)
+                raise refuse(f"--{name} means different things to {names}. Run them one after the other.")
             given = typer.Option(help=option.help, min=option.min, metavar=option.metavar)
             parameters[name] = inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, given]

@@ -100,6 +100,8 @@ class Actions:
 
     images: tuple[str, ...]
     """For each box the name of its image."""
+    objects: tuple[int, ...]
+    """For each box the number of its object in the image's annotation, from 1."""
     boxes: Tensor
     """(boxes, 4): left, top, right, bottom as annotated; pixels from 1, both ends inside."""
     labels: dict[str, Tensor]
@@ -160,7 +162,8 @@ def read_actions(root: Path, part: str = "trainval") -> Actions:
     for action, found in labels.items():
         tensors[action] = torch.zeros(len(index), dtype=torch.int8)
         tensors[action][[index[person] for person in found]] = torch.tensor(list(found.values()), dtype=torch.int8)
-    return Actions(tuple(image for image, _ in index), boxes, tensors, paths)
+    images, objects = zip(*index, strict=True)
+    return Actions(images, objects, boxes, tensors, paths)
 
 
 @dataclass(frozen=True)

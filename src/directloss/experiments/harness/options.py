@@ -28,6 +28,10 @@ class Options:
     preset: Annotated[str, Option("quick: a minute or two; paper: the full study.")] = "quick"
     seeds: Annotated[int | None, Option("The number of seeds; without it that of the preset.", min=1)] = None
 
+    def hidden(self) -> set[str]:
+        """The names of options that do not stand in a command that gives these options."""
+        return set()
+
 
 class Member(NamedTuple):
     """One option of a class: its name, type, default and description."""
@@ -57,7 +61,8 @@ def options_of(kind: type[Any]) -> list[Member]:
 def arguments(options: Options) -> str:
     """The command line that gives these options. A path is shown by its metavar, since it differs by machine."""
     found = []
-    for member in options_of(type(options)):
+    hidden = options.hidden()
+    for member in (member for member in options_of(type(options)) if member.name not in hidden):
         value = member.option.metavar if member.is_path else getattr(options, member.name)
         if value is not None:
             found.append(f"--{member.name} {value}")

@@ -17,6 +17,7 @@ from ...task import Task
 from ...tasks.average_precision import AveragePrecision
 from ...tasks.ranking import ROCAUC
 from ...update import CentralDirect, Hinge, PositiveDirect, Update
+from ..methods import generalised_cross_entropy
 
 __all__ = ["DIRECT", "METHODS", "ORACLES", "WARM", "Facts", "Method", "Objective", "Step"]
 
@@ -122,8 +123,8 @@ def _label_smoothing(step: Step) -> Tensor:
 
 
 def _generalised(step: Step) -> Tensor:
-    """GCE (Zhang and Sabuncu, 2018): (1 − p^q)/q; the strength is q."""
-    return ((1 - torch.exp(-step.column * _entropies(step))) / step.column).mean(1)
+    """GCE; the strength is q."""
+    return generalised_cross_entropy(step.scores, step.target, step.strengths)
 
 
 def _symmetric(step: Step) -> Tensor:

