@@ -71,7 +71,7 @@ def call(place, *arguments):
 @pytest.fixture(scope="module")
 def finished(place):
     options = ["--backbone", "alexnet", "--weights", place / "alexnet.npz", "--seeds", 1, "--out", place / "runs"]
-    line = ["reproduce", "actions", "--root", place / "data", *options]
+    line = ["reproduce", "actions", "--root", place / "data", *options, "--jobs", 1]
     done = call(place, *line)
     assert done.returncode == 0, done.stderr
     return line, done.stdout
