@@ -1,6 +1,7 @@
 """Laws for faults that `benchmarks.mutation` planted and that all other tests let pass."""
 
 from inspect import signature
+from itertools import product
 
 import pytest
 import torch
@@ -141,13 +142,16 @@ def test_front_doors_say_and_take_the_same_defaults():
 
 
 @each
-@pytest.mark.parametrize("update", [PositiveDirect(0.7), NegativeDirect(0.7), Hinge(1.3)], ids=repr)
+@pytest.mark.parametrize(
+    "update", [PositiveDirect(0.7), PositiveDirect(5.0), NegativeDirect(3.0), Hinge(1.3)], ids=repr
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_tied_items_of_a_class_share_their_gradient_whatever_their_order(task, update, dtype):
     generator = torch.Generator().manual_seed(0)
-    for items in (3, 4, 6, 9, 9, 9):
-        scores = torch.randint(3, (items,), generator=generator).to(dtype)
+    for items, levels in product((3, 4, 6, 9, 12), (1, 2, 3)):
+        scores = torch.randint(levels, (items,), generator=generator).to(dtype)
         target = torch.arange(items) % 3 == 0
+        scores += target if items % 2 else 0  # so that positives are tied at the top
         gradient = task.contrast(scores, target, update.row).gradient
         order = torch.randperm(items, generator=generator)
         again = task.contrast(scores[order], target[order], update.row).gradient
