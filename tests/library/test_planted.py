@@ -175,9 +175,12 @@ def test_flat_lists_and_a_memory_are_checked_and_take_ties():
     loss = StructuredLoss(AveragePrecision(), PositiveDirect(1.0))
     with pytest.raises(ValueError, match="scores must be finite"):
         loss(torch.tensor([0.0, float("nan"), 1.0, 2.0]), TARGET, indexes=torch.tensor([1, 0, 0, 1]))
-    scores = torch.tensor([1.0, 1.0, 1.0, 0.0], requires_grad=True)
-    memory = ScoreMemory(TARGET)
-    torch.testing.assert_close(memory(loss, scores, torch.arange(4)), loss(scores, TARGET))
+    for task in TASKS:
+        loss = StructuredLoss(task, PositiveDirect(1.0))
+        scores = torch.tensor([1.0, 1.0, 1.0, 0.0], requires_grad=True)
+        values = ScoreMemory(TARGET)(loss, scores, torch.arange(4)), loss(scores, TARGET)
+        torch.testing.assert_close(*values)
+        torch.testing.assert_close(*(torch.autograd.grad(value, scores)[0] for value in values))
 
 
 def test_limits_are_part_of_what_is_allowed():
