@@ -132,9 +132,13 @@ def make_weights(path: Path, backbone: str = "squeezenet", seed: int = 0) -> Pat
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = BACKBONES[backbone]()
-        for weight in network.parameters():
-            nn.init.kaiming_normal_(weight) if weight.ndim > 1 else nn.init.zeros_(weight)
-    weights = {name: value.numpy() for name, value in network.state_dict().items() if name.startswith("features.")}
+        for name, weight in network.named_parameters():
+            if weight.ndim > 1:
+                nn.init.kaiming_normal_(weight)
+            elif name.endswith("bias"):
+                nn.init.zeros_(weight)
+    named = network.state_dict().items()
+    weights = {name: value.numpy() for name, value in named if not name.startswith(network.classifier_names)}
     np.savez(path, **weights)
     return path
 

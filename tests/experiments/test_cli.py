@@ -118,6 +118,7 @@ def test_numbers_do_not_depend_on_how_many_run_at_once(finished, tmp_path):
     assert results(tmp_path / "separable" / "quick") == results(finished[0] / "separable" / "quick")
 
 
+@pytest.mark.nightly
 def test_ray_gives_the_same_numbers(finished, tmp_path):
     pytest.importorskip("ray", reason="ray is not installed: pip install ray")
     left = copy_some(finished, tmp_path)
@@ -171,6 +172,7 @@ def test_interrupt_ends_cleanly_and_says_what_is_kept(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_workers_end_soon_after_their_parent_is_killed(tmp_path):
     process, _ = start(tmp_path)
     os.kill(process.pid, signal.SIGKILL)
@@ -178,6 +180,7 @@ def test_workers_end_soon_after_their_parent_is_killed(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_worker_is_told_and_nothing_is_lost(tmp_path):
     process, folder = start(tmp_path)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -314,7 +317,7 @@ def test_an_experiment_shows_only_its_own_options():
     common = {"--preset", "--seeds", "--out", "--jobs", "--backend", "--address", "--help"}
     vision = {"--root", "--weights", "--backbone"}
     own = {
-        "actions": {*vision, "--train"},
+        "actions": {*vision, "--features", "--train"},
         "own-metric": {"--data"},
         "tables": {"--data", "--protocol"},
         "segmentation": {"--data", "--root"},

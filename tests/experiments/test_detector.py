@@ -843,7 +843,7 @@ def test_every_backbone_and_kind_of_features_serves_a_detector(name, tmp_path, p
     network = BACKBONES[name]().eval()
     load_weights(network, make_weights(tmp_path / "w.npz", name))
     features = network.channels * network.cells**2
-    assert features == {"alexnet": 9216, "squeezenet": 4608}[name]
+    assert features == {"alexnet": 9216, "squeezenet": 4608, "efficientnet-lite0": 4032}[name]
     heads = ClassHeads(("car",), torch.ones(features, 1), torch.zeros(1), torch.full((1,), -1e6))
     save_detector(tmp_path / "model", Detector(network, "pooled", 3, 0.3, heads))
     detector = load_detector(tmp_path / "model")

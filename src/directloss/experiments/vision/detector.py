@@ -154,7 +154,8 @@ def save_detector(folder: Path, detector: Detector) -> None:
     """Write the folder. `detector.json` comes last, so that a folder that has it is whole."""
     heads = detector.heads
     arrays = {"weights": heads.weights, "biases": heads.biases, "thresholds": heads.thresholds}
-    trunk = {name: of for name, of in detector.network.state_dict().items() if name.startswith("features.")}
+    network = detector.network
+    trunk = {name: of for name, of in network.state_dict().items() if not name.startswith(network.classifier_names)}
     files = {name: _npz(of) for name, of in (("detector.npz", arrays), ("backbone.npz", trunk))}
     (folder / "detector.json").unlink(missing_ok=True)
     for name, content in files.items():
