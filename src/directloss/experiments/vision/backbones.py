@@ -85,6 +85,10 @@ class Backbone(nn.Module, ABC):
     cells: int
     """A box is pooled to this number of rows and columns of cells."""
 
+    def features_of(self, kind: str) -> int:
+        """The number of features of a box that is "pooled" from the maps of an image, or "warped" to a crop."""
+        return self.channels * self.cells**2
+
     @abstractmethod
     def trunk(self, crops: Tensor) -> Tensor:
         """The convolutional part."""
@@ -267,6 +271,10 @@ class EfficientNetLite0(Backbone):
     """Number of blocks, kernel, stride of the first block, and channels."""
     mean: Tensor
     std: Tensor
+
+    def features_of(self, kind: str) -> int:
+        """Of a crop, what its last layer has."""
+        return self.width if kind == "warped" else super().features_of(kind)
 
     def __init__(self) -> None:
         super().__init__()

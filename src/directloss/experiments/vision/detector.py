@@ -214,7 +214,9 @@ def load_detector(folder: Path) -> Detector:
             if hashlib.sha256(content).hexdigest() != facts["files"][name]:
                 raise DetectorError(f"{folder / name} is damaged or of another detector: its checksum is wrong.")
         load_weights(network, folder / "backbone.npz")
-        tensors = _read_heads(folder / "detector.npz", contents["detector.npz"], network, len(classes))
+        tensors = _read_heads(
+            folder / "detector.npz", contents["detector.npz"], network.features_of(feature_kind), len(classes)
+        )
         if not (boxes > 0 and 0 <= overlap <= 1):
             raise DetectorError(f"{path} wants {boxes} boxes that overlap by at most {overlap}.")
         measured = _measured(facts)
@@ -259,9 +261,8 @@ def _measured(facts: Mapping[str, Any]) -> Measured | None:
     return found
 
 
-def _read_heads(path: Path, content: bytes, network: Backbone, classes: int) -> list[Tensor]:
-    """Weights, biases and thresholds, if they fit the network and the number of classes."""
-    features = network.channels * network.cells**2
+def _read_heads(path: Path, content: bytes, features: int, classes: int) -> list[Tensor]:
+    """Weights, biases and thresholds, if they fit the number of features and of classes."""
     shapes = {"weights": (features, classes), "biases": (classes,), "thresholds": (classes,)}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > 16 * (features + 2) * classes + 4096:
