@@ -56,7 +56,7 @@ LEFT_OUT = (  # by a part of the name: tests that need compiled code, lists too 
     "ctrl_c", "common_offset", "need_only_the_oracle", "good_task_passes", "items_have_an_order", "converge",
     "trains_a_score", "pass_the_check_for_tasks", "copies_of_a_task", "inductor", "into_one_graph", "workers",
     "threads", "import_is_silent", "cache", "test_distributed",
-    "order_of_one", "test_epsilon_is_in_units", "walk_is_as_good", "discounts_of_your_own", "on_many_problems",
+    "order_of_one", "test_epsilon_is_in_units", "walk_is_as_good", "discounts_of_your_own",
     "right_oracles_pass", "planted_fault", "command_prints_its_counts",
 )  # fmt: skip
 COMPILING = ("compile", "graph", "traced")  # tests in which torch's compiler reads the library, unseen by a tracer
