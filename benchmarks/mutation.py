@@ -48,7 +48,12 @@ TESTS = "tests/library"
 PARTS = "families", "tasks", "kernels"
 MODULES = (
     "task.py", "update.py", "loss.py", "checks.py", "autograd.py", "families/packed.py", "families/plans.py",
-    "families/ranking.py", "tasks/average_precision.py", "tasks/zero_one.py", "kernels/lists.py",
+    "families/ranking.py", "families/arrays.py", "families/counts.py", "families/discounted_gain.py",
+    "families/linear_loss.py", "tasks/average_precision.py", "tasks/zero_one.py", "tasks/alignment.py",
+    "tasks/balanced_error.py", "tasks/counts.py", "tasks/dag_path.py", "tasks/grid_path.py", "tasks/linear_chain.py",
+    "tasks/multiclass.py", "tasks/ndcg.py", "tasks/ranking.py", "tasks/selection.py", "kernels/lists.py",
+    "kernels/alignment.py", "kernels/counts.py", "kernels/discounted_gain.py", "kernels/grid_path.py",
+    "kernels/groups.py", "kernels/linear_chain.py", "kernels/memory.py", "kernels/ranking.py",
     "kernels/average_precision.py",
 )  # fmt: skip
 LEFT_OUT = (  # by a part of the name: tests that need compiled code, lists too long without it, or other processes
