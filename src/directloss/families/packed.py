@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..groups import runs
+from ..groups import Groups, runs
 from ..threads import in_threads, team
 
 __all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve_parts", "take_memory"]
 
 CHUNK = 1 << 16  # items that are packed, sorted and solved while the cache holds them
 SHORT = 1 << 14  # items up to which memory is kept
-THREADED, AWAKE = 1 << 19, 1 << 18  # items from which on new threads help, and those of torch, which are awake
+THREADED, AWAKE = 1 << 19, 1 << 16  # items from which on new threads help, and those of torch, which are awake
 
 
 class Lists(NamedTuple):
@@ -30,8 +30,8 @@ class Lists(NamedTuple):
     positive: NDArray[np.bool_]
     valid: NDArray[np.bool_] | None
     """Or None where all items are."""
-    order: NDArray[np.int32] | None
-    """The items list by list, or None where they stand so."""
+    groups: Groups | None
+    """Which items form a list, or None where they stand list by list."""
     exact: NDArray[np.float64] | None
     """The scores by item, or None where float32 holds them."""
     starts: NDArray[np.int64]
@@ -51,8 +51,8 @@ class Lists(NamedTuple):
             numbers=self.numbers[first:last],
             counted=self.counted[first:last],
         )
-        if self.order is not None:
-            return found._replace(order=self.order[begin:end])
+        if self.groups is not None:
+            return found
         return found._replace(
             scores=self.scores[begin:end],
             positive=self.positive[begin:end],
@@ -117,14 +117,18 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     sizes = np.diff(lists.starts[edges])
     lengths = np.diff(lists.starts)
     longest, shortest = int(lengths.max()), int(lengths.min())
+    packed = None if lists.groups is None else _pack(lists, refuse, np.empty(total, np.int64))
 
     def worker() -> Callable[[tuple[int, int]], None]:
         mine = scratch(longest)
-        buffer = np.empty(sizes.max(), np.int64)
+        buffer = np.empty(sizes.max() if packed is None else 0, np.int64)
 
         def work(edges: tuple[int, int]) -> None:
             part = lists.part(*edges)
-            keys = _pack(part, refuse, buffer[: part.starts[-1]])
+            if packed is None:
+                keys = _pack(part, refuse, buffer[: part.starts[-1]])
+            else:
+                keys = packed[lists.starts[edges[0]] : lists.starts[edges[1]]]
             of_one_length = [(0, part.counted.size)] if longest == shortest else runs(part.starts)
             for first, last in of_one_length:
                 keys[part.starts[first] : part.starts[last]].reshape(last - first, -1).sort()
@@ -137,10 +141,11 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
 
 
 def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    if lists.order is None:
-        finite = _kernels().pack(lists.scores, lists.positive, lists.valid, keys)
+    values, groups = (lists.scores, lists.positive, lists.valid), lists.groups
+    if groups is None:
+        finite = _kernels().pack(*values, keys)
     else:
-        finite = _kernels().pack_some(lists.scores, lists.positive, lists.valid, lists.order, keys)
+        finite = _kernels().pack_groups(*values, groups.ids, groups.low, groups.begins.copy(), keys)
     if not finite:
         refuse()
     return keys

@@ -211,7 +211,7 @@ class RankingTask(Task):
             (host if dtype is torch.float32 else host.to(torch.float32)).numpy().reshape(-1),
             (target if target.dtype is torch.bool else target != 0).contiguous().numpy().reshape(-1),
             None if mask is None else mask.contiguous().numpy().reshape(-1),
-            None if groups is None else groups.order,
+            None if groups is None or groups.ids is None else groups,
             exact,
             np.arange(lists + 1) * items if groups is None else groups.starts,
             numbers if groups is None else numbers[groups.lists],

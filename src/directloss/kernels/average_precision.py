@@ -192,13 +192,23 @@ def _row_argmax(
     Both b_c and K(i, c) fall in c. So f_i rises on the way to y as long as the last b on it and K here say so. Where
     f_i does not rise, a bound tells how far it stays below the best so far: b_1 + … + b_c lies below its tangent, and
     tangent − κ·c/(i + c), being convex, is largest at the ends of an interval. A quadratic equation gives the far end.
+    Up to any place z the tangent here is such a bound, from there on the tangent at the end. Where both say so, for the
+    z at which they meet, the rest of the way is below the best so far.
     """
     side, back = (1, 0) if start < end else (-1, 1)
     c = place = start
     best = sums[c] - a * c - kappa * c / (i + c)
+    far = b[end - 1 + back]
+    rest, at_end = sums[end] - far * end, sums[end] - a * end - kappa * end / (i + end)
     while c != end:
         x = i + c
         score = b[c - back]
+        level = sums[c] - score * c
+        z = (level - rest) / (far - score)
+        if at_end <= best and 0.0 <= z <= b.size:
+            bound = max(level + (score - a) * z, rest + (far - a) * z) - kappa * z / (i + z)
+            if bound <= best:
+                break
         if _rises(score, a, x + 1.0 - back, -kappa * i) == (side > 0):  # gallop, then halve the step
             c += side
             step, growing = 1, True

@@ -54,7 +54,7 @@ class Announcement(event.Listener):
 
 
 def _is_ours(event: Any) -> bool:
-    return event.data["dispatcher"].py_func.__module__.startswith("directloss.")
+    return (event.data["dispatcher"].py_func.__module__ or "").startswith("directloss.")  # None: made by exec
 
 
 ANNOUNCEMENT = Announcement()

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from . import compiled
 
-__all__ = ["arrange", "count", "find_runs", "line_up", "span"]
+__all__ = ["arrange", "count", "find_runs", "span"]
 
 
 @compiled
@@ -34,31 +34,21 @@ def span(ids: NDArray[np.int64]) -> tuple[int, int]:  # [n], n ≥ 1
 
 
 @compiled
-def count(ids: NDArray[np.int64], low: int, counts: NDArray[np.int32]) -> None:  # [n], [ids], zeros
+def count(ids: NDArray[np.int64], low: int, counts: NDArray[np.int64]) -> None:  # [n], [ids], zeros
     """Add up how often each id comes."""
     for n in range(ids.size):
-        counts[ids[n] - low] += 1
+        counts[np.uintp(ids[n] - low)] += 1
 
 
 @compiled
 def arrange(
     ids: NDArray[np.int64],  # [n]
     low: int,  # the least of them
-    starts: NDArray[np.int32],  # by id − low: where the list starts; then where it ends
-    order: NDArray[np.int32],  # [n] written
+    starts: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
+    order: NDArray[np.int64],  # [n] written
 ) -> None:
     """Write the items list by list, those of a list in their order."""
     for n in range(ids.size):
-        k = ids[n] - low
-        order[starts[k]] = n
+        k = np.uintp(ids[n] - low)
+        order[np.uintp(starts[k])] = n
         starts[k] += 1
-
-
-@compiled
-def line_up(begins: NDArray[np.int64], lengths: NDArray[np.int64], order: NDArray[np.int32]) -> None:  # [b], [b], [n]
-    """Write the items of lists that are runs, one list behind the other."""
-    place = 0
-    for k in range(begins.size):
-        for m in range(lengths[k]):
-            order[place + m] = begins[k] + m
-        place += lengths[k]

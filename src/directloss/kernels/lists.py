@@ -22,7 +22,7 @@ __all__ = [
     "count_output",
     "open_list",
     "pack",
-    "pack_some",
+    "pack_groups",
 ]
 
 INDEX_BITS = 30
@@ -56,35 +56,43 @@ def pack(
     all valid scores are finite in float32.
     """
     bits = scores.view(np.int32)
-    finite = True
     for n in range(keys.size):
         key = _key(bits[n], positive[n], n)
         if valid is not None:
             key = key if valid[n] else _MASKED
         keys[n] = key
-    for n in range(keys.size):  # a loop of its own, so that both run on vector instructions
-        finite &= np.isfinite(scores[n]) or (valid is not None and not valid[n])
-    return finite
+    return _all_finite(scores, valid)
 
 
 @compiled
-def pack_some(
-    scores: NDArray[np.float32],  # [N]
-    positive: NDArray[np.bool_],  # [N]
-    valid: NDArray[np.bool_] | None,  # [N], or None where all are
-    items: NDArray[np.int32],  # [n] of them
-    keys: NDArray[np.int64],  # [n] written
+def pack_groups(
+    scores: NDArray[np.float32],  # [n]
+    positive: NDArray[np.bool_],  # [n]
+    valid: NDArray[np.bool_] | None,  # [n], or None where all are
+    ids: NDArray[np.int64],  # [n] of the list of each item
+    low: int,  # the least of them
+    starts: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
+    keys: NDArray[np.int64],  # [n] written, list by list
 ) -> bool:
-    """`pack` some items, in their order."""
+    """`pack` items that stand in any order."""
     bits = scores.view(np.int32)
+    for n in range(keys.size):
+        key = _key(bits[n], positive[n], n)
+        if valid is not None:
+            key = key if valid[n] else _MASKED
+        k = np.uintp(ids[n] - low)  # a signed index would be looked at for its sign: more than twice the time
+        place = starts[k]
+        starts[k] = place + 1
+        keys[np.uintp(place)] = key
+    return _all_finite(scores, valid)
+
+
+@compiled
+def _all_finite(scores: NDArray[np.float32], valid: NDArray[np.bool_] | None) -> bool:  # [n], [n]
+    """Whether all valid scores are; a loop of its own, so that it and `pack` run on vector instructions."""
     finite = True
-    for m in range(items.size):
-        n = items[m]
-        keys[m] = _key(bits[n], positive[n], n)
-        if valid is not None and not valid[n]:
-            keys[m] = _MASKED
-        else:
-            finite &= bool(np.isfinite(scores[n]))
+    for n in range(scores.size):
+        finite &= np.isfinite(scores[n]) or (valid is not None and not valid[n])
     return finite
 
 
