@@ -7,9 +7,11 @@ test holds, a line that does nothing, or a change that only costs time. results/
     python -m benchmarks.mutation                                          # all modules, all tests
     python -m benchmarks.mutation --module kernels/average_precision.py --tests small_kernels --sample 50 --seed 1
     python -m benchmarks.mutation --again                                  # only what survived, with changed tests
+    python -m benchmarks.mutation --again --compiled --module tasks/ndcg.py
 
 Compiled code is off, so a mutant of a kernel needs no compiler. Tests that need compiled code are left out, and so are
-those that take long without it. One process imports the library and collects the tests once. It runs each file of tests
+those that take long without it. With --compiled it is on, for modules that are no kernels; then nearly all tests take
+part. One process imports the library and collects the tests once. It runs each file of tests
 under a tracer, in a process of its own, which notes the lines that each test executes. For each mutant it forks: the
 child exchanges the code of one function, and runs only the tests that reach the statement, up to the first that fails.
 Faults in what runs at import need another way: a child of a process that has not imported the library imports the
@@ -36,7 +38,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,13 +58,15 @@ MODULES = (
     "kernels/groups.py", "kernels/linear_chain.py", "kernels/memory.py", "kernels/ranking.py",
     "kernels/average_precision.py",
 )  # fmt: skip
-LEFT_OUT = (  # by a part of the name: tests that need compiled code, lists too long without it, or other processes
-    "test_kernels.py::test_every_kind", "fast_oracle", "few_cells", "any_magnitude", "reference_attains", "long_list",
-    "ctrl_c", "common_offset", "need_only_the_oracle", "good_task_passes", "items_have_an_order", "converge",
-    "trains_a_score", "pass_the_check_for_tasks", "copies_of_a_task", "inductor", "into_one_graph", "workers",
-    "threads", "import_is_silent", "cache", "test_distributed",
-    "order_of_one", "test_epsilon_is_in_units", "walk_is_as_good", "discounts_of_your_own",
-    "right_oracles_pass", "planted_fault", "command_prints_its_counts",
+NEVER = (  # by a part of the name: tests that need other processes or threads
+    "ctrl_c", "inductor", "into_one_graph", "workers", "threads", "import_is_silent", "cache", "test_distributed",
+    "command_prints_its_counts",
+)  # fmt: skip
+LEFT_OUT = (  # and those that need compiled code, or have lists too long without it
+    *NEVER, "test_kernels.py::test_every_kind", "fast_oracle", "few_cells", "any_magnitude", "reference_attains",
+    "long_list", "common_offset", "need_only_the_oracle", "good_task_passes", "items_have_an_order", "converge",
+    "trains_a_score", "pass_the_check_for_tasks", "copies_of_a_task", "order_of_one", "test_epsilon_is_in_units",
+    "walk_is_as_good", "discounts_of_your_own", "right_oracles_pass", "planted_fault",
 )  # fmt: skip
 COMPILING = ("compile", "graph", "traced")  # tests in which torch's compiler reads the library, unseen by a tracer
 LONGEST = 6.0  # seconds that a test may take under the tracer; one that takes longer is left out
@@ -352,7 +356,8 @@ class Recorder:
         """Give the tests to those who run them."""
         if not self.failed:
             tests = {item.nodeid: item for item in session.items}
-            self.work({name: tests[name] for name in tests if not any(part in name for part in LEFT_OUT)})
+            left_out = NEVER if _is_compiled() else LEFT_OUT
+            self.work({name: tests[name] for name in tests if not any(part in name for part in left_out)})
         return True
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -470,14 +475,31 @@ PRELOADED = (  # what every child needs, but nothing of the library
 )  # fmt: skip
 
 
-def preload() -> None:
+def _is_compiled() -> bool:
+    return not sys.modules["numba"].config.DISABLE_JIT
+
+
+def compile_kernels() -> None:
+    """Load what is compiled, so that the children have it."""
+    import torch
+
+    from directloss import TASKS, NegativeDirect, PositiveDirect, StructuredLoss
+
+    generator = torch.Generator().manual_seed(0)
+    for task, update, _ in product([kind() for kind in TASKS.values()], (PositiveDirect, NegativeDirect), range(8)):
+        scores, target, mask = task.random_problem(8, generator)
+        for dtype in (torch.float32, torch.float64):
+            StructuredLoss(task, update(1.0))(scores.to(dtype), target, mask)
+
+
+def preload(compiled: bool) -> None:
     """Import once what the children share."""
-    os.environ["NUMBA_DISABLE_JIT"] = "1"
+    os.environ["NUMBA_DISABLE_JIT"] = str(int(not compiled))
     sys.path[:0] = [str(ROOT / part) for part in ("src", "", "tests")]
     os.chdir(ROOT)
     for name in PRELOADED:
         import_module(name)
-    if not sys.modules["numba"].config.DISABLE_JIT or "directloss" in sys.modules:
+    if _is_compiled() != compiled or "directloss" in sys.modules:
         raise RuntimeError("numba or directloss is imported already. Run this as a command of its own.")
     sys.modules["torch"].set_num_threads(1)
     gc.freeze()  # a collection would copy all that a child shares with this process
@@ -562,7 +584,7 @@ class Run:
     ) -> None:
         self.trees, self.todo, self.known, self.seconds = trees, todo, known, seconds
         traced = [module for module in MODULES if module in trees or not module.startswith("kernels/")]
-        self.reach = Reach(known.path.with_name("reach.json"), traced)
+        self.reach = Reach(known.path.with_name("reach-compiled.json" if _is_compiled() else "reach.json"), traced)
         self.later = known.path.with_name("later.json")  # mutants of what runs at import
         self.kills = Counter(entry["by"] for entry in known.entries.values())
 
@@ -581,6 +603,8 @@ class Run:
             import_module(_dotted(module))
         sys.settrace(None)
         imported = tracer.take()
+        if _is_compiled():
+            compile_kernels()
 
         def work(recorder: Recorder, tests: dict[str, Any]) -> None:
             caches = library_caches()
@@ -653,6 +677,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tests", nargs="+", help="only these files of tests, such as laws for test_laws.py")
     parser.add_argument("--again", action="store_true", help="run only those that survived, once more")
     parser.add_argument("--seconds", type=float, default=math.inf, help="of tests for a mutant, the likeliest first")
+    parser.add_argument("--compiled", action="store_true", help="with compiled kernels, for modules that are none")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutation", help="of outcomes.jsonl")
     options = parser.parse_args(arguments)
@@ -662,7 +687,8 @@ def main(arguments: list[str] | None = None) -> int:
     trees: dict[str, ast.Module] = {}
     counts: dict[str, int] = {}
     chosen: list[tuple[str, Mutant]] = []
-    for module in options.module or MODULES:
+    modules = options.module or MODULES
+    for module in (module for module in modules if not (options.compiled and module.startswith("kernels/"))):
         trees[module], every = mutants((SOURCE / module).read_text(), module)
         every = [mutant for mutant in every if re.search(options.only, mutant.name)]
         counts[module] = len(every)
@@ -674,7 +700,7 @@ def main(arguments: list[str] | None = None) -> int:
     wanted = "survived" if options.again else None
     todo = [(module, mutant) for module, mutant in chosen if (known.of(mutant) or {}).get("outcome") == wanted]
     if todo:
-        preload()
+        preload(options.compiled)
         run = Run(trees, todo, known, options.seconds)
         child = os.fork()  # this process does not import the library
         if child == 0:

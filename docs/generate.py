@@ -1596,6 +1596,33 @@ def recipes_runs() -> str:
 
 
 @block
+def estimator_tables() -> str:
+    """Both estimators with their defaults on the tables that the search did not see, and the worst table of ours."""
+    runs = _study("estimator-tables")["runs"]
+    rows = []
+    for name in runs[0]["test_ap"]:
+        means, worst = [], []
+        for noise in RECIPE_NOISES:
+            tables: dict[str, list[tuple[float, float]]] = {}
+            for run in (run for run in runs if run["noise"] == noise):
+                tables.setdefault(run["table"], []).append((run["test_ap"][name], run["test_ap"]["MLPClassifier"]))
+            values = {table: tuple(map(mean, zip(*pairs, strict=True))) for table, pairs in tables.items()}
+            means.append(f"{mean(ours for ours, _ in values.values()):.3f}")
+            lost, table = min((ours - theirs, table) for table, (ours, theirs) in values.items())
+            worst.append("–" if name == "MLPClassifier" else f"{lost:+.2f} ({table})")
+        rows.append([name, *means, *worst])
+    levels = [f"{noise:.0%} flipped".replace("%", " %") for noise in RECIPE_NOISES]
+    return _table(["estimator", *levels, *(f"worst table, {level}" for level in levels)], rows)
+
+
+@block
+def estimator_runs() -> str:
+    """How many tables and seeds there are."""
+    runs = _study("estimator-tables")["runs"]
+    return f"{len({run['table'] for run in runs})} tables, {len({run['seed'] for run in runs})} seeds"
+
+
+@block
 def warm_up_failures() -> str:
     """Trainings that end with an AUC below one half, or with less than half of the AP of cross-entropy."""
 

@@ -25,7 +25,7 @@ from directloss import (
     PositiveDirect,
     metric,
 )
-from directloss.sklearn import DirectLossClassifier, _batches, _sigmoid, _threshold
+from directloss.sklearn import DirectLossClassifier, _balanced_cross_entropy, _batches, _sigmoid, _threshold
 
 SMALL = {"hidden": (8,), "epochs": 20, "batch_size": 64, "learning_rate": 0.03}
 X, Y = load_breast_cancer(return_X_y=True)
@@ -209,6 +209,26 @@ def test_the_warm_up_is_cross_entropy_and_partial_fit_has_one_too():
         parts.partial_fit(features, positive)
     assert parts._loss.step == parts._loss.steps == 2 * 4
     assert len(parts.history_["loss"]) == 4
+
+
+def test_the_model_is_the_mean_of_the_last_weights():
+    features, positive = table()
+    settings = {**SMALL, "batch_size": 400, "random_state": 0, "warm_up": 0.0}  # one step an epoch
+
+    def weights(epochs, average):
+        network = DirectLossClassifier(**{**settings, "epochs": epochs, "average": average}).fit(features, positive)
+        return torch.nn.utils.parameters_to_vector(network.network_.parameters()).detach()
+
+    steps = [weights(epochs, 1) for epochs in (1, 2, 3)]
+    torch.testing.assert_close(weights(3, 50), sum(steps) / 3)
+    torch.testing.assert_close(weights(3, 2), steps[0] / 4 + steps[1] / 4 + steps[2] / 2)
+
+
+def test_the_warm_up_gives_both_classes_the_same_weight():
+    scores, target = torch.tensor([1.0, -2.0, 0.5, 0.0]), torch.tensor([True, False, False, False])
+    value = _balanced_cross_entropy(scores, target)
+    each = torch.nn.functional.softplus(torch.where(target, -scores, scores))
+    assert value.item() == pytest.approx((3 * each[0] + each[1:].sum()).item() / 4)
 
 
 def test_partial_fit_learns_from_parts_also_those_of_one_class():
