@@ -145,6 +145,7 @@ def start(out, *arguments, **environment):
     return process, folder
 
 
+@pytest.mark.nightly
 def test_kill_loses_only_what_was_under_way_and_the_same_command_goes_on(finished, tmp_path):
     left = copy_some(finished, tmp_path)
     process, folder = start(tmp_path, "--jobs", 1)
@@ -275,7 +276,9 @@ def test_report_of_an_empty_folder_says_how_to_fill_it(tmp_path):
     assert f"directloss reproduce synthetic --out {tmp_path}" in done.stderr
 
 
-@pytest.mark.parametrize("module", ["typer", "joblib", "matplotlib", "ray"])
+@pytest.mark.parametrize(
+    "module", ["typer", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("joblib", "matplotlib")), "ray"]
+)
 @pytest.mark.slow
 def test_a_missing_package_is_named_with_what_to_install(module, tmp_path):
     done = without(module, "reproduce", "separable", "--seeds", 1, "--backend", "ray", "--out", tmp_path / "new")

@@ -199,7 +199,7 @@ class Lists(Dataset):
         return torch.autograd.grad(average_precision_loss(scores, target), scores)[0]
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
 def test_loss_works_in_data_loader_workers(method):
     want = torch.stack([Lists()[k] for k in range(4)])  # the parent has used the kernels before it forks
     with warnings.catch_warnings():

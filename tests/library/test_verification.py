@@ -151,7 +151,7 @@ def test_broken_task_is_found_and_the_problem_shown(task):
 @pytest.mark.parametrize("task", [Wrapped, Enumerated, Single])
 @pytest.mark.slow
 def test_good_task_passes_with_and_without_enumeration(task):
-    check_task(task())
+    check_task(task(), problems=60)
 
 
 def test_same_seed_finds_the_same_problem():
