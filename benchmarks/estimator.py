@@ -111,10 +111,8 @@ def trained_on(part: Part, noise: float, seed: int) -> dict[str, float]:
     found = {}
     for name, classifier in estimators.items():
         classifier.fit(rows.inputs.numpy(), rows.target.numpy())
-        if isinstance(classifier, MLPClassifier):
-            scores = classifier.predict_proba(of.test.inputs.numpy())[:, 1]
-        else:
-            scores = classifier.decision_function(of.test.inputs.numpy())
+        score = getattr(classifier, "decision_function", classifier.predict_proba)
+        scores = np.asarray(score(of.test.inputs.numpy())).reshape(len(of.test.target), -1)[:, -1]
         found[name] = round(float(average_precision_score(of.test.target.numpy(), scores)), 5)
     return found
 

@@ -304,7 +304,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         """Take a step on each batch; return the mean of the losses."""
         total = torch.zeros((), device=inputs.device)
         diverged = None
-        means, weights = list(self.network_.parameters()), list(self._trained.parameters())
+        means, weights = (tuple(network.parameters()) for network in self._networks())
         try:
             for items in batches:
                 items = items.to(inputs.device)
@@ -315,7 +315,8 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                 self._optimizer.step()
                 self._steps += 1
                 with torch.no_grad():  # the plain mean at first, so that a few steps count too
-                    torch._foreach_lerp_(means, weights, 1 / min(self._steps, self.average))
+                    for mean, weight in zip(means, weights, strict=True):
+                        mean.lerp_(weight, 1 / min(self._steps, self.average))
                 if before < self._loss.step == self._loss.steps:
                     self._optimizer.state.clear()  # so that AdamW forgets cross-entropy; see docs/warm-up.md
                 total += value.detach()
