@@ -105,7 +105,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         hidden: tuple[int, ...] = (64, 64),
         batch_size: int = 512,
         epochs: int = 100,
-        learning_rate: float = 5e-3,
+        learning_rate: float = 1e-3,
         weight_decay: float = 1.0,
         warm_up: float = 0.1,
         average: int = 50,
