@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from sklearn.metrics import fbeta_score, jaccard_score, precision_score
 
 from directloss import (
     NDCG,
@@ -14,15 +15,22 @@ from directloss import (
     AveragePrecisionAtK,
     AveragePrecisionLoss,
     BalancedError,
+    BinaryDCG,
+    FMeasure,
     Hinge,
     IoU,
     MulticlassZeroOne,
     NegativeDirect,
+    PartialAUC,
     PositiveDirect,
     PrecisionAtKLoss,
+    RankBiasedPrecision,
+    RecallAtFPR,
     Row,
     ScoreMemory,
     StructuredLoss,
+    TopK,
+    Tversky,
     ZeroOne,
     average_precision_loss,
     explain,
@@ -208,3 +216,61 @@ def test_a_mask_elsewhere_and_complex_labels_are_refused():
 def test_an_item_without_a_valid_class_may_have_one_class_only():
     loss = StructuredLoss(MulticlassZeroOne(), PositiveDirect(1.0))
     assert loss(torch.zeros(2, 1), torch.zeros(2, dtype=torch.long), torch.zeros(2, 1, dtype=torch.bool)) == 0
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+def test_measures_of_selected_items_are_those_of_scikit_learn(beta):
+    scores, target = torch.tensor([0.9, 0.4, 0.2, -0.1, -0.3, 1.5]), torch.tensor([1, 0, 1, 1, 0, 0])
+    selected = scores > 0
+    assert FMeasure(beta).infer(scores, target).loss.item() == pytest.approx(
+        1 - fbeta_score(target, selected, beta=beta)
+    )
+    assert IoU().infer(scores, target).loss.item() == pytest.approx(1 - jaccard_score(target, selected))
+    assert Tversky(1.0, 0.0).infer(scores, target).loss.item() == pytest.approx(1 - precision_score(target, selected))
+
+
+@pytest.mark.parametrize(
+    ("task", "scale"),
+    [
+        (AveragePrecisionAtK(2), 2 * 5 * 7 / (2 * 2)),
+        (AveragePrecisionAtK(100), 1.0),
+        (BinaryDCG(), 1.0),
+        (BinaryDCG(4), 2 * 5 * 7 / (4 * 4)),
+        (PartialAUC(0.25), 4.0),
+        (RecallAtFPR(0.5), 4.0),
+        (RecallAtFPR(0.01), 14.0),
+        (RankBiasedPrecision(0.5), 5 * 7 / 8),
+        (RankBiasedPrecision(0.9), 1.0),
+    ],
+    ids=repr,
+)
+def test_scales_are_the_share_of_pairs_that_a_metric_looks_at(task, scale):
+    assert task.scale(5, 7) == pytest.approx(scale)
+
+
+@pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC(), NDCG(), TopK(1), MulticlassZeroOne()], ids=repr)
+def test_random_problems_have_every_length_up_to_the_longest(task):
+    generator = torch.Generator().manual_seed(0)
+    problems = [task.random_problem(3, generator) for _ in range(60)]
+    assert {len(problem.scores) for problem in problems} == {1, 2, 3}
+    grades = set(torch.cat([problem.target.reshape(-1) for problem in problems]).tolist())
+    assert grades == ({0, 1, 2, 3} if task == NDCG() else {0, 1} if problems[0].target.dim() else {0, 1, 2})
+
+
+def test_limits_themselves_are_allowed():
+    assert MulticlassZeroOne([[0, 1], [1, 0]]).costs == ((0.0, 1.0), (1.0, 0.0))
+    highest = torch.tensor([500, 1, 0])
+    assert NDCG().infer(torch.tensor([2.0, 1.0, 0.0]), highest).loss.item() == pytest.approx(0.0, abs=1e-6)
+    for wrong in (0.0, 1.5, -0.5):
+        with pytest.raises(ValueError, match="persistence"):
+            RankBiasedPrecision(wrong)
+
+
+def test_a_class_that_is_masked_costs_nothing_and_the_problem_counts():
+    scores, mask = torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([[False, True, True]])
+    task = MulticlassZeroOne([[0, 1, 0.5], [0.25, 0, 0.5], [1, 1, 0]])
+    loss = StructuredLoss(task, PositiveDirect(1.0), reduction="none")
+    assert task.counts(torch.tensor([1]), mask).tolist() == [True]
+    assert task.infer(scores, torch.tensor([1]), mask).loss.tolist() == [0.5]
+    assert task.infer(scores, torch.tensor([1])).loss.tolist() == [0.25]
+    assert loss(scores, torch.tensor([1]), mask).shape == (1,)
