@@ -143,7 +143,8 @@ def test_scikit_learn_is_imported_only_by_who_asks_for_it():
 
 STANDARD = {
     "abc", "collections", "contextlib", "ctypes", "dataclasses", "enum", "functools", "hashlib", "importlib",
-    "inspect", "itertools", "logging", "math", "numbers", "os", "pathlib", "threading", "time", "types", "typing", "warnings", "weakref",
+    "inspect", "itertools", "logging", "math", "numbers", "os", "pathlib", "threading", "time", "types", "typing",
+    "warnings", "weakref",
 }  # fmt: skip
 
 
