@@ -37,6 +37,7 @@ from directloss import (
     structured_loss,
 )
 from directloss.checks import LARGEST_SCORE, check_finite, check_length, check_list_task
+from directloss.groups import group
 
 TASKS = [AveragePrecision(), ROCAUC(), AveragePrecisionAtK(2)]
 SCORES = torch.tensor([0.5, 2.0, -1.0, 0.3])
@@ -274,3 +275,20 @@ def test_a_class_that_is_masked_costs_nothing_and_the_problem_counts():
     assert task.infer(scores, torch.tensor([1]), mask).loss.tolist() == [0.5]
     assert task.infer(scores, torch.tensor([1])).loss.tolist() == [0.25]
     assert loss(scores, torch.tensor([1]), mask).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[4], [3, 3, 5, 5, 5], [3, 5, 5, 9, 9, 9], [2, 2, 2, 9], [1, 2, 3], [9, 2, 2], [5, -1, 5, -1, 0], [0, 10**12, 0]],
+)
+def test_groups_are_those_of_a_dictionary(ids):
+    want = {}
+    for item, one in enumerate(ids):
+        want.setdefault(one, []).append(item)
+    found = group(torch.tensor(ids))
+    lists = [pair for some in found.by_length(torch.device("cpu")) for pair in zip(*some, strict=True)]
+    numbers = {one: number for number, one in enumerate(sorted(want))}
+    assert {int(number): items.tolist() for number, items in lists} == {numbers[one]: want[one] for one in want}
+    assert [len(items) for _, items in lists] == sorted(map(len, want.values()))
+    assert found.of().tolist() == [numbers[one] for one in ids]
+    assert found.starts[-1] == len(ids)
