@@ -122,6 +122,17 @@ def test_a_short_compilation_is_not_announced_and_times_add_up(caplog, monkeypat
     assert not caplog.records
 
 
+def test_functions_of_others_compile_even_without_a_module(monkeypatch):
+    import numba
+    from numba.core import event
+
+    monkeypatch.setattr(ANNOUNCEMENT, "_said", True)
+    names = {"__name__": None}
+    exec("def twice(x):\n    return 2 * x", names)
+    with event.install_listener("numba:compile", Announcement(patience=0.0)):
+        assert numba.njit(names["twice"])(3) == 6
+
+
 def test_compiled_kernels_are_old_when_any_file_of_them_changed(tmp_path):
     """numba looks at the file of a kernel only, and not at those of the kernels that it calls."""
     shutil.copytree(Path(kernels.__file__).parent, tmp_path / "kernels", ignore=shutil.ignore_patterns("*.nb*", "_*_"))
