@@ -55,7 +55,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
 
     Every batch of rows is one list for the task. `fit` standardises the features, begins with cross-entropy that gives
     both classes the same weight (`directloss.training.WarmUp`), takes batches that all have rows of both classes, and
-    averages the weights of the last steps. The defaults are the recipe of docs/tables.md that also stands wrong labels.
+    averages the weights of the last steps. The defaults are the recipe that won on tables with wrong labels.
 
     `predict` needs a threshold. It is chosen so that as many training rows are predicted positive as are positive. With
     `calibrate=True` `predict` gives the more probable class instead, by `predict_proba`.
@@ -70,7 +70,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
             are fewer positives than batches, they repeat.
         epochs: passes over the rows, at most.
         learning_rate: of AdamW.
-        weight_decay: of AdamW. The default is strong. It helps most where labels are wrong.
+        weight_decay: of AdamW. The default is strong, as the recipe has it.
         warm_up: the share of all steps, at the beginning, that use cross-entropy.
         average: the model is the mean of the weights after about so many last steps; 1: the last weights.
         early_stopping: hold out rows, measure the task on them after each epoch, stop when it no longer grows, and
