@@ -4,6 +4,7 @@ import os
 import shutil
 
 import hypothesis
+import numpy as np
 import pytest
 import torch
 from hypothesis import strategies
@@ -108,3 +109,16 @@ def lists(draw, longest: int = 12, ties: bool = True):
 
 def epsilons():
     return strategies.floats(-3, 3).map(lambda exponent: 10.0**exponent)
+
+
+def predicted(a, b):
+    """How many of the negatives b stand above each of the positives a in the prediction; both descend."""
+    return np.searchsorted(-b, -a).astype(np.int32)
+
+
+def augment_down(a, b, kappa, above):
+    """The kernel of that name, in memory that holds nothing of use."""
+    from directloss.kernels import average_precision
+
+    room = np.full((2, a.size + b.size), np.nan), np.full((2, a.size + b.size), -7, np.int32)
+    return average_precision._augment_down(a, b, kappa, predicted(a, b), room, above)

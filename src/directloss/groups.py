@@ -1,8 +1,10 @@
 """Lists of different lengths in one flat tensor, where an id for each item says which list it belongs to."""
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +47,7 @@ class Groups(NamedTuple):
         """(items,) the items list by list."""
         order = np.arange(self.starts[-1])
         if self.ids is not None:
-            import_module("directloss.kernels.groups").arrange(self.ids, self.low, self.begins.copy(), order)
+            _kernels().arrange(self.ids, self.low, self.begins.copy(), order)
         return order
 
 
@@ -62,7 +64,7 @@ def group(indexes: Tensor) -> Groups:
     nothing = np.empty(0, np.int64)
     if not ids.size:
         return Groups(None, 0, nothing, np.zeros(1, np.int64), nothing)
-    kernels = import_module("directloss.kernels.groups")
+    kernels = _kernels()
     edges = kernels.find_runs(ids)
     if edges.size:
         counts, low = np.diff(edges), 0
@@ -76,9 +78,10 @@ def group(indexes: Tensor) -> Groups:
             low, high = 0, int(ids.max())
         counts = np.zeros(high - low + 1, np.int64)
         kernels.count(ids, low, counts)
-    present = np.flatnonzero(counts)
-    lists = np.argsort(counts[present], kind="stable")
-    starts = np.concatenate(([0], np.cumsum(counts[present[lists]])))
-    begins = np.zeros(counts.size, np.int64)
-    begins[present[lists]] = starts[:-1]
+    lists, starts, begins = kernels.by_length(counts)
     return Groups(ids, low, begins, starts, lists)
+
+
+@cache
+def _kernels() -> ModuleType:
+    return import_module("directloss.kernels.groups")  # on first use: importing numba takes half a second

@@ -324,7 +324,7 @@ def test_an_experiment_shows_only_its_own_options():
         "own-metric": {"--data"},
         "tables": {"--data", "--protocol"},
         "segmentation": {"--data", "--root"},
-        "detection": {*vision, "--features", "--images", "--boxes", "--positive", "--negative", "--batch"},
+        "detection": {*vision, "--features", "--images", "--boxes", "--side", "--positive", "--negative", "--batch"},
     }
     for names in ([name] for name in EXPERIMENTS):
         shown = call("reproduce", *names, "--help").stdout

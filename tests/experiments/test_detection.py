@@ -34,7 +34,7 @@ from directloss.experiments.vision.calibration import fit_precision, precision_a
 from directloss.experiments.vision.detector import load_detector
 from directloss.experiments.vision.evaluation import Detections
 from directloss.experiments.vision.images import ImageError, read_image
-from directloss.experiments.vision.proposals import propose
+from directloss.experiments.vision.proposals import propose, search
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +220,26 @@ def test_the_paper_preset_wants_all_twenty_classes(place, monkeypatch):
         prepare(options(place, preset="paper"))
 
 
+def test_of_many_images_a_tenth_is_held_out(place, monkeypatch):
+    monkeypatch.setattr(detection, "FEW", 23)  # the quick preset has 24
+    _, parts = detection._divided(place / "data", True, 40)
+    assert [parts.count(part) for part in PARTS] == [22, 2, 16]
+
+
+@pytest.mark.parametrize("side", [49, 5001, -300])
+def test_a_side_that_cannot_be_searched_is_refused(place, side):
+    with pytest.raises(ValueError, match=f"--side must be from 50 to 5000; got {side}"):
+        prepare(options(place, side=side))
+
+
+def test_images_are_searched_at_the_side_that_is_asked_for(prepared):
+    path = Path(prepared.images.paths[0])
+    image = read_image(path)
+    found = propose(path, side=80)
+    assert found.tolist() == search(image, side=80).tolist() != search(image).tolist()
+    assert found[:, 2:].max(0).tolist() == list(image.size)  # in pixels of the image itself
+
+
 def test_too_few_images_are_told(place, tmp_path):
     make_detection_devkit(tmp_path, train=3)
     with pytest.raises(ValueError, match="The list of training images has 3; 4 or more are needed"):
@@ -256,7 +276,7 @@ def test_an_annotated_box_outside_of_its_image_is_an_error_that_names_it(place, 
 
 @pytest.mark.parametrize("jobs", [0, 3])
 def test_as_many_processes_search_as_are_asked_for(place, jobs, monkeypatch):
-    def search(paths, count, progress):
+    def search(paths, count, progress, side):
         raise DevkitError(f"{len(paths)} images, {count} processes")
 
     monkeypatch.setattr(detection, "proposals", search)
@@ -439,16 +459,24 @@ def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
             assert int(target[batch].sum()) == 8
 
 
-def test_boxes_that_train_are_limited_and_drawn_from_the_seed(prepared, monkeypatch):
-    monkeypatch.setattr(detection, "POSITIVES", 5)
-    monkeypatch.setattr(detection, "NEGATIVES", 9)
+def test_boxes_that_train_are_limited_and_drawn_from_the_seed(prepared):
     labels = prepared.images.labels("car", CACHE.array(prepared.source.keys[1]), 0.5, 0.3)
-    drawn = [detection._training_set(labels, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
+    drawn = [detection._training_set(labels, (5, 9), torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
     for rows, target in drawn:
         assert sorted(set(rows.tolist())) == rows.tolist()
         assert (len(rows), int(target.sum())) == (14, 5)
         assert labels[rows].tolist() == [1 if positive else -1 for positive in target.tolist()]
     assert drawn[0][0].tolist() == drawn[1][0].tolist() != drawn[2][0].tolist()
+
+
+def test_many_images_train_on_more_boxes(prepared, monkeypatch):
+    monkeypatch.setattr(detection, "POSITIVES", 5)
+    monkeypatch.setattr(detection, "NEGATIVES", 9)
+    calm = (Setting(1.0, 0.3, 0.0),)
+    for few, boxes in ((18, (5, 9)), (17, (20, 36))):  # 18 images train
+        monkeypatch.setattr(detection, "FEW", few)
+        found = run(config(prepared.source, settings=calm))
+        assert found.training == TrainingCounts(*boxes)
 
 
 def test_networks_that_are_lost_find_nothing_and_crash_nothing(prepared):
@@ -674,8 +702,12 @@ def test_configurations_of_both_presets():
     assert {(one.method, one.noise) for one in quick} == {
         (method, noise) for method in ("x-ent", "hinge-AP", "pos-AP") for noise in (0.0, 0.2)
     }
-    for some in (quick, paper):
+    everything = configs(DetectionOptions(preset="paper", images=0))
+    assert len(everything) == len(paper)
+    for some in (quick, paper, everything):
         assert len({len(one.settings) for one in some}) == 1  # no method may try more than another
+    for method, strength in (("hinge-AP", 1.0), ("pos-AP", 0.1)):  # the paper's
+        assert {strength} <= {of.strength for one in everything if one.method == method for of in one.settings}
 
 
 def test_configurations_come_back_from_plain_values(prepared):

@@ -413,6 +413,7 @@ def test_a_picture_is_small_and_its_boxes_lie_where_they_did(tmp_path):
         ({"images": 0}, "all images"),
         ({"boxes": 100}, "100 boxes"),
         ({"batch": 64}, "batches of 64"),
+        ({"side": 300}, "2000 boxes searched at 300 pixels"),
         ({"positive": 0.6}, "overlaps 0.6 and 0.3"),
         ({"negative": 0.1}, "overlaps 0.5 and 0.1"),
         ({"keys": ("other", "b", "r", "c", "w")}, "(data and weights "),
@@ -435,7 +436,11 @@ def test_two_sources_stand_apart(changes, mark, unrendered):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"features": "warped", "backbone": "alexnet", "images": 0}, {"positive": 1 / 3, "negative": 0.1234567}],
+    [
+        {},
+        {"features": "warped", "backbone": "alexnet", "images": 0, "side": 300},
+        {"positive": 1 / 3, "negative": 0.1234567},
+    ],
 )
 def test_options_of_a_source_are_a_command_that_asks_for_it_again(changes):
     source = Source(**{**SOURCE.__dict__, **changes})
@@ -444,7 +449,7 @@ def test_options_of_a_source_are_a_command_that_asks_for_it_again(changes):
     asked = group.commands["detection"].make_context("detection", shlex.split(arguments(given))).params
     assert (asked.pop("preset"), asked.pop("seeds")) == ("paper", 2)
     assert detection.EXPERIMENT.asked("paper", 2, SimpleNamespace(**asked)) == given
-    names = ("backbone", "features", "images", "boxes", "positive", "negative", "batch")
+    names = ("backbone", "features", "images", "boxes", "side", "positive", "negative", "batch")
     assert {name: asked[name] for name in names} == {name: getattr(source, name) for name in names}
 
 
@@ -464,5 +469,7 @@ def test_a_report_shows_them(tmp_path):
     assert "a&lt;b" in page
     assert sections[0].missing == 120 - 3
     assert {judge(claim) for claim in sections[0].summary.claims} == {Verdict.TOO_FEW}
-    options = "--backbone squeezenet --features pooled --images 500 --boxes 2000 --positive 0.5 --negative 0.3"
+    options = (
+        "--backbone squeezenet --features pooled --images 500 --boxes 2000 --side 500 --positive 0.5 --negative 0.3"
+    )
     assert f"--preset paper --seeds 1 --root DEVKIT --weights FILE {options} --batch 512" in page

@@ -117,9 +117,10 @@ def test_scores_are_those_of_heads_in_the_coordinates_of_a_basis(made, tmp_path)
     basis = Basis(torch.rand(4608, generator=generator) / 100, torch.randn((4608, 7), generator=generator))
     heads = torch.randn((2, 8), generator=generator)
     given = ClassHeads.of(["dog", "cow"], basis, heads, [-1e6, -1e6])
-    save_detector(tmp_path, Detector(made.network, "pooled", 30, 1.0, given))
+    save_detector(tmp_path, Detector(made.network, "pooled", 30, 1.0, given, side=90))
     found = load_detector(tmp_path)(picture(), 1000)
-    boxes = search(picture())[:30].astype(float)
+    boxes = search(picture(), side=90)[:30].astype(float)
+    assert boxes.tolist() != search(picture())[:30].tolist()
     rows = basis(describe(picture(), boxes, "pooled", made.network))
     expected = (rows @ heads[:, :-1].T + heads[:, -1]).numpy()
     assert len(found) == 2 * len(boxes) > 20  # nothing is suppressed at an overlap of 1
@@ -251,6 +252,9 @@ def test_facts_that_are_too_large_are_not_read(made, tmp_path):
         ({"overlap": float("nan")}, "overlap by at most nan"),
         ({"overlap": -0.1}, "overlap by at most -0.1"),
         ({"overlap": 1.1}, "overlap by at most 1.1"),
+        ({"side": 49}, "in images of 49 pixels"),
+        ({"side": 5001}, "in images of 5001 pixels"),
+        ({"side": "long"}, "does not hold a detector"),
         ({"files": {}}, "does not hold a detector"),
         ({"files": ["backbone.npz"]}, "does not hold a detector"),
         ({"files": {"backbone.npz": "0", "detector.npz": "0"}}, "its checksum is wrong"),
@@ -739,8 +743,8 @@ def test_the_command_goes_from_a_devkit_to_table_2_and_detectors(reproduced):
     assert page.count("data:image/jpeg;base64,") >= 4
     assert "too few runs to say" in page
     assert "proposals of 20 images. Objects that a proposal overlaps" in reproduced.output
-    options = "--backbone squeezenet --features pooled --images 20 --boxes 40 --positive 0.5 --negative 0.3 --batch 32"
-    assert f"--preset quick --seeds 1 --root DEVKIT --weights FILE {options}" in page
+    options = "--features pooled --images 20 --boxes 40 --side 500 --positive 0.5 --negative 0.3 --batch 32"
+    assert f"--preset quick --seeds 1 --root DEVKIT --weights FILE --backbone squeezenet {options}" in page
     expected = [f"squeezenet-pooled-{m}-{n}" for m in ("hinge-AP", "pos-AP", "x-ent") for n in (0, 20)]
     assert files(reproduced.folder / "runs" / "detectors") == ["quick"]
     assert files(reproduced.folder / "runs" / "detectors" / "quick") == sorted(expected)
@@ -823,7 +827,7 @@ def test_there_are_no_detectors_before_all_runs_of_the_source_are_there(reproduc
 def test_jobs_reach_the_search_and_a_process_that_is_killed_in_it_is_told(reproduced, monkeypatch):
     asked = []
 
-    def killed(paths, jobs, progress):
+    def killed(paths, jobs, progress, side):
         asked.append(jobs)
         raise TerminatedWorkerError("A worker process managed by the executor was unexpectedly terminated.")
 

@@ -45,9 +45,9 @@ def searches(monkeypatch):
     """The sizes of the images that were searched."""
     sizes = []
 
-    def searched(image, seed):
+    def searched(image, seed, side):
         sizes.append(image.size)
-        return search(image, seed)
+        return search(image, seed, side)
 
     monkeypatch.setattr(module, "search", searched)
     return sizes
@@ -138,7 +138,7 @@ def test_a_file_is_searched_once(images, cache, searches, monkeypatch):
     assert searches == [(120, 90)]
     assert len(files(cache)) == 1
 
-    def never(image, seed):
+    def never(image, seed, side):
         raise AssertionError("searched again")
 
     monkeypatch.setattr(module, "search", never)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from conftest import epsilons, lists
+from conftest import augment_down, epsilons, lists, predicted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
@@ -77,8 +77,10 @@ def test_fast_oracle_attains_the_value_of_the_reference(P, M, sign):
 
 def check_against_reference(a, b, weight):
     above = np.empty(a.size, np.int32)
-    solve = kernels._augment_up if weight > 0 else kernels._augment_down
-    solve(a, b, abs(weight) * b.size / 2, above)
+    if weight > 0:
+        kernels._augment_up(a, b, weight * b.size / 2, predicted(a, b), above)
+    else:
+        augment_down(a, b, -weight * b.size / 2, above)
     assert (np.diff(above) >= 0).all()
     assert above.min() >= 0
     assert above.max() <= b.size
@@ -102,7 +104,7 @@ def test_narrowing_keeps_an_optimal_staircase(problem, epsilon, detail, rounds):
     for _ in range(rounds):
         kernels._narrow(a, b, sums, kappa, low, high, detail)
         assert (low <= high).all()
-    kernels._solve_band(a, b, kappa, low, high, above)
+    kernels._solve_band(a, b, kappa, low, high, np.empty(b.size + 1), above)
     best = average_precision_objective(a, b, average_precision_reference(a, b, -epsilon), -epsilon)
     value = average_precision_objective(a, b, above.astype(np.int64), -epsilon)
     assert value == pytest.approx(best, abs=1e-10 * (np.abs(a).max() + np.abs(b).max() + epsilon))
@@ -113,11 +115,12 @@ def test_band_cut_into_blocks_gives_the_same_staircase(monkeypatch):
     a, b = descending(rng.normal(size=300) - 1), descending(rng.normal(size=400))
     low, high = np.zeros(300, np.int32), np.full(300, 400, np.int32)
     whole, blocks = np.empty(300, np.int32), np.empty(300, np.int32)
-    kernels._solve_band(a, b, 100.0, low, high, whole)
+    kernels._solve_band(a, b, 100.0, low, high, np.empty(b.size + 1), whole)
     monkeypatch.setattr(kernels, "_BLOCK_CELLS", 1)
     for name in ("_advance", "_solve_band"):
         monkeypatch.setattr(kernels, name, getattr(getattr(kernels, name), "py_func", getattr(kernels, name)))
-    kernels._solve_band(a, b, 100.0, low, high, blocks)  # uncompiled: compiled code has its constants inside
+    # uncompiled: compiled code has its constants inside
+    kernels._solve_band(a, b, 100.0, low, high, np.empty(b.size + 1), blocks)
     assert (whole == blocks).all()
 
 
@@ -140,7 +143,7 @@ def test_negative_oracle_leaves_few_cells_to_the_dynamic_programme(case):
     P = int(20_000 * share)
     a, b = descending(positives(rng, P)), descending(negatives(rng, 20_000 - P))
     above = np.empty(P, np.int32)
-    cells = kernels._augment_down(a, b, epsilon * b.size / 2, above)
+    cells = augment_down(a, b, epsilon * b.size / 2, above)
     assert cells <= 32 * 20_000
     best = average_precision_objective(a, b, average_precision_reference(a, b, -epsilon), -epsilon)
     value = average_precision_objective(a, b, above.astype(np.int64), -epsilon)

@@ -58,7 +58,7 @@ def narrowed(a, b, epsilon, detail, rounds=1):
     above = np.empty(a.size, np.int32)
     for _ in range(rounds):
         kernels._narrow(a, b, sums, kappa, low, high, detail)
-    kernels._solve_band(a, b, kappa, low, high, above)
+    kernels._solve_band(a, b, kappa, low, high, np.empty(b.size + 1), above)
     best = average_precision_objective(a, b, average_precision_reference(a, b, -epsilon), -epsilon)
     return best - average_precision_objective(a, b, above.astype(np.int64), -epsilon)
 

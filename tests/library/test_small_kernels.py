@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from conftest import augment_down, predicted
 
 from benchmarks.fuzz import KINDS, Batch, draw, laws
 from directloss import AveragePrecision
@@ -21,7 +22,7 @@ from directloss.tasks import average_precision as task
 from directloss.update import Row
 
 TASK = AveragePrecision()
-SIZES = {"_WINDOW": 3, "_DETAIL": 1, "_BLOCK_CELLS": 1, "_BLOCK_EDGES": 6}
+SIZES = {"_WINDOW": 3, "_SHORT": 5, "_DETAIL": 1, "_BLOCK_CELLS": 1, "_BLOCK_EDGES": 6}
 
 
 @pytest.fixture(autouse=True)
@@ -90,9 +91,9 @@ def test_oracles_attain_the_best_worth():
     for _ in range(300):
         a, b, kappa = wide(rng)
         above = np.full(a.size, -7, np.int32)
-        assert 0 <= kernels._augment_down(a, b, kappa, above) <= 2 * (a.size + b.size) * 4
+        assert 0 <= augment_down(a, b, kappa, above) <= 2 * (a.size + b.size) * 4
         check(a, b, kappa, above)
-        kernels._augment_up(a, b, kappa, above)
+        kernels._augment_up(a, b, kappa, predicted(a, b), above)
         check(a, b, -kappa, above)
 
 
@@ -110,7 +111,7 @@ def test_rows_that_want_the_same_negatives_share_them_in_the_best_way():
     for _ in range(150):
         a, b, kappa = humped(rng)
         above = np.full(a.size, -7, np.int32)
-        kernels._augment_up(a, b, kappa, above)
+        kernels._augment_up(a, b, kappa, predicted(a, b), above)
         check(a, b, -kappa, above)
 
 
@@ -118,8 +119,9 @@ def test_negative_may_stay_above_the_last_rows_that_it_stands_above():
     """Though rows in between do not want it, and the first rows do: they want it less."""
     a = np.array([0.0, 0.0, 0.0, -0.907, -0.907, -1.221, -1.2237, -1.2475])
     above = np.full(a.size, -7, np.int32)
-    kernels._augment_up(a, np.array([-0.3998, -0.401, -0.9996]), 1.0, above)
-    check(a, np.array([-0.3998, -0.401, -0.9996]), -1.0, above)
+    b = np.array([-0.3998, -0.401, -0.9996])
+    kernels._augment_up(a, b, 1.0, predicted(a, b), above)
+    check(a, b, -1.0, above)
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-20, 1e20])
@@ -133,7 +135,7 @@ def test_band_cut_into_blocks_holds_the_best_worth(unit):
         a, b = unit * a, unit * b
         kappa = unit * 10.0 ** rng.uniform(-1, 1) * M / 2
         above = np.full(P, -7, np.int32)
-        kernels._solve_band(a, b, kappa, np.zeros(P, np.int32), np.full(P, M, np.int32), above)
+        kernels._solve_band(a, b, kappa, np.zeros(P, np.int32), np.full(P, M, np.int32), np.empty(b.size + 1), above)
         check(a, b, kappa, above)
 
 
@@ -150,7 +152,7 @@ def test_narrowed_band_holds_the_best_worth(detail):
             assert (low <= high).all()
             assert (np.diff(high) >= 0).all() or (np.diff(before[1]) < 0).any()
         above = np.full(a.size, -7, np.int32)
-        kernels._solve_band(a, b, kappa, low, high, above)
+        kernels._solve_band(a, b, kappa, low, high, np.empty(b.size + 1), above)
         check(a, b, kappa, above)
 
 
@@ -178,7 +180,7 @@ def test_narrowing_keeps_a_best_place_beside_an_edge_that_is_nearly_as_good(exam
         kernels._clamp(a, b, sums, kappa, low, high)
     kernels._narrow(a, b, sums, kappa, low, high, detail)
     above = np.full(a.size, -7, np.int32)
-    kernels._solve_band(a, b, kappa, low, high, above)
+    kernels._solve_band(a, b, kappa, low, high, np.empty(b.size + 1), above)
     check(a, b, kappa, above)
 
 
@@ -186,7 +188,7 @@ def test_band_between_two_best_outputs_is_left_to_the_dynamic_programme():
     """Both rows end at 1 or both at 4. The first alone prefers 4, the second 1, and no bound can tell which."""
     a, b = np.zeros(2), np.array([100.0, 19.0, 19.0, 19.0])
     above = np.full(2, -7, np.int32)
-    assert kernels._augment_down(a, b, 180.0, above) == 6
+    assert augment_down(a, b, 180.0, above) == 6
     check(a, b, 180.0, above)
 
 
@@ -202,7 +204,7 @@ def test_narrowing_closes_the_band_from_both_sides(epsilon):
     for number, hard in enumerate(HARD):
         a, b = (-np.sort(-scores) for scores in hard(np.random.default_rng(number)))
         above = np.full(a.size, -7, np.int32)
-        assert kernels._augment_down(a, b, epsilon * 20, above) <= 2 * (a.size + b.size) * 4
+        assert augment_down(a, b, epsilon * 20, above) <= 2 * (a.size + b.size) * 4
         unit = 2.0 ** (60 * (1 - number))  # bounds are right in any unit
         a, b, kappa = a * unit, b * unit, epsilon * 20 * unit
         low, high, sums = band(a, b)
@@ -279,7 +281,7 @@ def test_clamped_band_holds_the_best_worth():
         assert cells == (high - low).sum()
         check_clamped(a, b, kappa, low, high)
         above = np.full(a.size, -7, np.int32)
-        kernels._solve_band(a, b, kappa, low, high, above)
+        kernels._solve_band(a, b, kappa, low, high, np.empty(b.size + 1), above)
         check(a, b, kappa, above)
 
 
@@ -387,15 +389,14 @@ def test_rows_alone_end_where_moving_on_gains_nothing():
         i, c = np.arange(1, a.size + 1)[:, None], np.arange(1, b.size + 1)
         rising = (b - a[:, None]) * ((i + c - 1.0) * (i + c)) + kappa * i > 0
         above = np.full(a.size, -7, np.int32)
-        staircase = kernels._place_rows(a, b, kappa, above)
+        staircase = kernels._place_rows(a, b, kappa, predicted(a, b), above)
         assert above.tolist() == rising.sum(1).tolist(), number
         assert staircase == (np.diff(above) >= 0).all()
         assert np.diff(above, prepend=0).min() >= -1
-    above = np.full(1, -7, np.int32)
-    kernels._place_rows(np.zeros(1), np.full(3, -1.0), 2.0, above)  # D_1(1) = 0: no move for nothing
-    assert above.tolist() == [0]
-    kernels._place_rows(np.zeros(1), np.full(2, -1.0), 2.0, above)  # nor where there is no window
-    assert above.tolist() == [0]
+    for negatives in (2, 3, 6):  # fewer than a window, few, many: D_1(1) = 0, and there is no move for nothing
+        above = np.full(1, -7, np.int32)
+        kernels._place_rows(np.zeros(1), np.full(negatives, -1.0), 2.0, np.zeros(1, np.int32), above)
+        assert above.tolist() == [0]
 
 
 def test_keys_hold_the_scores_to_the_last_bit():

@@ -20,11 +20,12 @@ __all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve
 
 CHUNK = 1 << 16  # items that are packed, sorted and solved while the cache holds them
 SHORT = 1 << 14  # items up to which memory is kept
+SHARED = 1 << 20  # items from which on threads write into one array in any case: they rarely meet
 THREADED, AWAKE = 1 << 19, 1 << 16  # items from which on new threads help, and those of torch, which are awake
 
 
 class Lists(NamedTuple):
-    """Lists one behind the other, and what is found."""
+    """Lists one behind the other, none shorter than the one before it, and what is found."""
 
     scores: NDArray[np.float32]
     positive: NDArray[np.bool_]
@@ -43,15 +44,15 @@ class Lists(NamedTuple):
     counted: NDArray[np.bool_]
     """(lists,) which lists count."""
 
-    def part(self, first: int, last: int) -> "Lists":
-        """The lists from the first to before the last one."""
+    def part(self, first: int, last: int, at_once: bool) -> "Lists":
+        """The lists from the first to before the last one; at once: of items that are numbered in all lists."""
         begin, end = int(self.starts[first]), int(self.starts[last])
         found = self._replace(
             starts=self.starts[first : last + 1] - begin,
             numbers=self.numbers[first:last],
             counted=self.counted[first:last],
         )
-        if self.groups is not None:
+        if at_once:
             return found
         return found._replace(
             scores=self.scores[begin:end],
@@ -114,17 +115,17 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
     edges = sorted({0, *inner, count})
     parts = list(pairwise(edges))
-    sizes = np.diff(lists.starts[edges])
-    lengths = np.diff(lists.starts)
-    longest, shortest = int(lengths.max()), int(lengths.min())
-    packed = None if lists.groups is None else _pack(lists, refuse, np.empty(total, np.int64))
+    shortest, longest = int(lists.starts[1]), total - int(lists.starts[-2])
+    largest = max(int(lists.starts[last] - lists.starts[first]) for first, last in parts)
+    at_once = lists.groups is not None or pieces == threads  # or a thread that packs waits for Python in the next one
+    packed = _pack(lists, refuse, np.empty(total, np.int64)) if at_once else None
 
-    def worker() -> Callable[[tuple[int, int]], None]:
-        mine = scratch(longest)
-        buffer = np.empty(sizes.max() if packed is None else 0, np.int64)
+    def worker(gradient: NDArray[Any]) -> Callable[[tuple[int, int]], None]:
+        mine, writes_to = scratch(longest), lists._replace(gradient=gradient)
+        buffer = np.empty(largest if packed is None else 0, np.int64)
 
         def work(edges: tuple[int, int]) -> None:
-            part = lists.part(*edges)
+            part = writes_to.part(*edges, at_once)
             if packed is None:
                 keys = _pack(part, refuse, buffer[: part.starts[-1]])
             else:
@@ -136,8 +137,14 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
 
         return work
 
-    workers = [worker() for _ in range(min(threads, len(parts)))]
-    in_threads(workers, parts)
+    # where the items of a list stand apart, threads that write into one array wait for each other's cache lines
+    apart = lists.groups is not None and total <= SHARED
+    others = min(threads, len(parts)) - 1
+    shape, dtype = lists.gradient.shape, lists.gradient.dtype
+    gradients = [lists.gradient, *(np.zeros(shape, dtype) if apart else lists.gradient for _ in range(others))]
+    in_threads([worker(gradient) for gradient in gradients], parts)
+    for gradient in gradients[1:] if apart else ():
+        np.add(lists.gradient, gradient, out=lists.gradient)
 
 
 def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> NDArray[np.int64]:

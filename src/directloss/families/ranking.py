@@ -138,6 +138,10 @@ class RankingTask(Task):
         gradient, counted, numbers = self._solve_all(scores, target, mask, *row, groups)
         columns = numbers[0].tolist() if len(numbers) == 1 else numbers.T  # Python's numbers are faster: 4 µs
         value = _row(row, columns).value(*columns[3:])
+        if groups is not None:
+            numbered = np.empty_like(counted), np.empty(counted.size)
+            numbered[0][groups.lists], numbered[1][groups.lists] = counted, value
+            counted, value = numbered
         return Contrast._make(_tensors(scores, gradient, value, counted))
 
     def contrast_sorted(
@@ -190,7 +194,7 @@ class RankingTask(Task):
         """Solve all lists, without toward for one output alone.
 
         Returns the gradient of all items, which lists count, and [lists, 6]: the numbers of the row, F(away) −
-        F(toward) and both losses.
+        F(toward) and both losses. Lists come as they stand in their groups.
         """
         check_problems(scores, target, mask, 1, None)
         check_binary(scores, target, mask)
@@ -200,9 +204,11 @@ class RankingTask(Task):
         check_length(items, _kernels().LONGEST_LIST)
         if not _is_constant((away, toward, scale)):
             numbers, kinds, down = _numbers(away, toward, scale, torch.Size(batch))
+            numbers = numbers if groups is None else numbers[groups.lists]
         else:
-            numbers, kinds, down = _constants(away, toward, scale)
-            numbers = np.repeat(numbers, lists, axis=0) if lists != 1 else numbers.copy()
+            constants, kinds, down = _constants(away, toward, scale)
+            numbers = np.empty((lists, 6))
+            numbers[:] = constants
         if not scores.is_cpu:
             scores, target, mask = scores.cpu(), target.cpu(), None if mask is None else mask.cpu()
         host, dtype = scores.contiguous(), scores.dtype
@@ -214,13 +220,11 @@ class RankingTask(Task):
             None if groups is None or groups.ids is None else groups,
             exact,
             np.arange(lists + 1) * items if groups is None else groups.starts,
-            numbers if groups is None else numbers[groups.lists],
+            numbers,
             np.zeros(shape.numel(), np.float32 if exact is None else np.float64),
             np.zeros(lists, np.bool_),
         )
         solve_parts(whole, partial(self._solve_lists, kinds, down), partial(check_finite, scores, mask))
-        if groups is not None:
-            numbers[groups.lists], whole.counted[groups.lists] = whole.numbers, whole.counted.copy()
         return whole.gradient.reshape(shape), whole.counted.reshape(batch), numbers
 
     def _solve_lists(

@@ -21,6 +21,7 @@ __all__ = ["average_precision_contrast"]
 _BLOCK_CELLS = 1 << 26  # of the band, for which the dynamic programme remembers its steps
 _BLOCK_EDGES = 1 << 18  # for which `_narrow_run` remembers its bounds
 _WINDOW = 8  # cells that `_place_rows` counts at once
+_SHORT = 128  # negatives up to which it places every row on its own
 _DETAIL = 16  # segments that the mean row of a wide band is cut into
 _ROUNDING = 1e-9  # the share of the magnitudes that bounds leave to rounding
 
@@ -59,21 +60,30 @@ def _rises(score: float, a: float, x: float, kappa_i: float) -> bool:
 
 
 @compiled
-def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> bool:
+def _place_rows(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    kappa: float,
+    before: NDArray[np.int32],  # [P] how many negatives stand above each positive in the prediction
+    above: NDArray[np.int32],
+) -> bool:
     """Write the best c_i of every row alone, the number of c with D_i(c) > 0; return whether they are a staircase.
 
     A row ends at most one place before the row above it, since D_i(c − 1) > D_{i−1}(c) as K(i, c − 1) > K(i − 1, c).
     Otherwise the search goes up from there: a few windows, each counted without a branch; then it halves what is left.
+    In a short list the search starts at the prediction: that is near, and rows need not wait for one another.
     """
     M = b.size
+    short = M <= _SHORT
     staircase = True
     c = 0
     for i in range(a.size):
         x, kappa_i = i + 2.0, kappa * (i + 1.0)
-        if c > 0 and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
-            staircase = False
+        previous = c
+        if not short and c > 0 and not _rises(b[c - 1], a[i], x + c - 1, kappa_i):
             c -= 1
         else:
+            c = np.int64(before[i]) if short else c
             end = min(c + 4 * _WINDOW, M) if M >= _WINDOW else 0
             rising = _WINDOW
             while rising == _WINDOW and c < end:
@@ -90,8 +100,9 @@ def _place_rows(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, ab
                     c = middle + 1
                 else:
                     high = middle
+        staircase &= previous <= c
         above[i] = c
-    return staircase
+    return bool(staircase)
 
 
 @compiled
@@ -144,7 +155,13 @@ def _place_negatives(
 
 
 @compiled
-def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> None:
+def _augment_up(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    kappa: float,
+    before: NDArray[np.int32],  # [P] how many negatives stand above each positive in the prediction
+    above: NDArray[np.int32],
+) -> None:
     """Solves argmax_y F + weight·L for weight > 0 exactly in O(P log M + M); writes c_i to above.
 
     D_i(c) falls in c for every i, so each row alone ends where D_i changes sign. Where these places rise with i, they
@@ -152,7 +169,7 @@ def _augment_up(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, ab
     and their largest so far (as in `_clamp`), and the negatives in between are placed among the rows in between.
     """
     P = a.size
-    if _place_rows(a, b, kappa, above):
+    if _place_rows(a, b, kappa, before, above):
         return
     low = above.copy()
     for i in range(P - 2, -1, -1):
@@ -245,6 +262,15 @@ def _row_argmax(
 
 
 @compiled
+def _open_cells(low: NDArray[np.int32], high: NDArray[np.int32]) -> int:
+    """How many cells of a band are open, over all rows."""
+    cells = np.int64(0)
+    for i in range(low.size):
+        cells += high[i] - low[i]
+    return int(cells)
+
+
+@compiled
 def _clamp(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -315,6 +341,7 @@ def _solve_band(
     kappa: float,
     low: NDArray[np.int32],
     high: NDArray[np.int32],
+    room: NDArray[np.float64],  # [M + 1] scratch
     above: NDArray[np.int32],
 ) -> None:
     """Solves argmax Σ_i f_i(c_i) over non-decreasing c with low ≤ c ≤ high by dynamic programming.
@@ -325,9 +352,7 @@ def _solve_band(
     memory grows as the square root of the band.
     """
     P, M = a.size, b.size
-    cells = np.int64(P)
-    for i in range(P):
-        cells += high[i] - low[i]
+    cells = P + _open_cells(low, high)
     block_cells = max(float(_BLOCK_CELLS), np.sqrt(8.0 * M * cells))
     starts = [0]
     size = 0
@@ -336,11 +361,13 @@ def _solve_band(
             starts.append(i)
             size = 0
         size += high[i] - low[i] + 1
-    best = np.zeros((len(starts), M + 1))
+    for c in range(M + 1):
+        room[c] = 0.0
+    kept = np.empty((len(starts) - 1, M + 1))
     unused = np.empty(0, np.bool_)
-    for k in range(1, len(starts)):
-        best[k] = best[k - 1]
-        _advance(a, b, kappa, low, high, starts[k - 1], starts[k], best[k], unused)
+    for k in range(len(starts) - 1):
+        kept[k] = room
+        _advance(a, b, kappa, low, high, starts[k], starts[k + 1], room, unused)
     end = M
     last = P
     for k in range(len(starts) - 1, -1, -1):
@@ -349,7 +376,9 @@ def _solve_band(
         for i in range(first, last):
             size += high[i] - low[i] + 1
         rises = np.zeros(size, np.bool_)
-        _advance(a, b, kappa, low, high, first, last, best[k], rises)
+        _advance(a, b, kappa, low, high, first, last, room, rises)
+        if k > 0:
+            room[:] = kept[k - 1]
         for i in range(last - 1, first - 1, -1):
             size -= high[i] - low[i] + 1
             end = min(end, high[i])
@@ -525,7 +554,7 @@ def _narrow(
             if first < i:
                 _narrow_run(a[first:i], first, b, sums, kappa, low[first:i], high[first:i], detail)
             first = i + 1 if settled else i
-    return (high - low).sum()
+    return _open_cells(low, high)
 
 
 @compiled
@@ -546,9 +575,11 @@ def _recentre(
     top, last = max(a[0], b[0]), min(a[-1], b[-1])
     if top - last <= reach:
         centre = 0.5 * top + 0.5 * last
-        near_a[:] = a - centre
-        near_b[:] = b - centre
-        low[:] = 0
+        for i in range(P):  # without the arrays that a[:] − centre would take
+            near_a[i] = a[i] - centre
+            low[i] = 0
+        for j in range(M):
+            near_b[j] = b[j] - centre
         return
     i = j = 0
     while i < P or j < M:
@@ -570,7 +601,14 @@ def _recentre(
 
 
 @compiled
-def _augment_down(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, above: NDArray[np.int32]) -> int:
+def _augment_down(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    kappa: float,
+    before: NDArray[np.int32],  # [P] how many negatives stand above each positive in the prediction
+    room: tuple[NDArray[np.float64], NDArray[np.int32]],  # [2, N] and [2, N] scratch
+    above: NDArray[np.int32],
+) -> int:
     """Solves argmax_y F − weight·L for weight > 0 exactly; writes c_i to above and returns the cells left to the DP.
 
     No pair that is right already is ever undone, so 0 ≤ c_i ≤ the prediction's c_i. This band is narrowed until that
@@ -579,18 +617,17 @@ def _augment_down(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, 
     than the dynamic programme.
     """
     P, M = a.size, b.size
-    high = np.empty(P, np.int32)
-    count = 0
+    floats, integers = room
+    near_a, near_b, sums = floats[0, :P], floats[0, P : P + M], floats[1, : M + 1]
+    low, high = integers[0, :P], integers[1, :P]
     for i in range(P):
-        while count < M and b[count] > a[i]:
-            count += 1
-        high[i] = count
-    near_a, near_b, low = np.empty(P), np.empty(M), np.empty(P, np.int32)
+        high[i] = before[i]
     _recentre(a, b, kappa * P, near_a, near_b, low)  # all of the loss is worth κ·P
     a, b = near_a, near_b
-    band = (high - low).sum()
-    sums = np.zeros(M + 1)  # of b_1 + … + b_c up to a constant, from the small end
-    for j in range(count - 1, -1, -1):
+    band = _open_cells(low, high)
+    end = before[P - 1]
+    sums[end] = 0.0  # of b_1 + … + b_c up to a constant, from the small end
+    for j in range(end - 1, -1, -1):
         sums[j] = sums[j + 1] - b[j]
     detail = _DETAIL
     while band > 0:
@@ -604,7 +641,7 @@ def _augment_down(a: NDArray[np.float64], b: NDArray[np.float64], kappa: float, 
             if 2 * rest > band:
                 detail *= 4
             band = rest
-    _solve_band(a, b, kappa, low, high, above)
+    _solve_band(a, b, kappa, low, high, sums, above)
     return band
 
 
@@ -614,7 +651,7 @@ def _add_output(
     b: NDArray[np.float64],
     kind: int,
     weight: float,
-    down: bool | None,
+    room: tuple[NDArray[np.float64], NDArray[np.int32]] | None,
     sign: int,
     tied: bool,
     low: NDArray[np.int32],  # [P] how many negatives stand before each positive
@@ -633,9 +670,9 @@ def _add_output(
         elif weight == 0.0:
             high = low
         elif weight > 0.0:
-            _augment_up(a, b, weight * M / 2.0, high)
-        elif down is not None:
-            _augment_down(a, b, -weight * M / 2.0, high)
+            _augment_up(a, b, weight * M / 2.0, low, high)
+        elif room is not None:
+            _augment_down(a, b, -weight * M / 2.0, low, room, high)
         low = high
         precision = _precision(high)
     count_output(low, high, sign, counts, steps)
@@ -651,7 +688,8 @@ def average_precision_contrast(
     toward: int,  # AUGMENTED, TRUTH or NOTHING
     numbers: NDArray[np.float64],  # [b, 6] of every list the weight of away, that of toward, and the scale; then zeros,
     # which become F(away) − F(toward) and both losses
-    down: bool | None,  # None where no weight is below 0, which spares the compilation of `_augment_down`
+    room: tuple[NDArray[np.float64], NDArray[np.int32]] | None,  # [2, N] and [2, N] scratch; None where no weight is
+    # below 0, which spares the compilation of `_augment_down`
     gradient: NDArray[np.floating],  # by index, zeros; gets scale·(features(away) − features(toward))
     counted: NDArray[np.bool_],  # [b] written: whether the list has a pair
     floats: NDArray[np.float64],  # [3, N] scratch
@@ -671,9 +709,9 @@ def average_precision_contrast(
         a, b = floats[1, :P], floats[2, :M]
         low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
         row = numbers[k]
-        row[4] = _add_output(a, b, away, row[0], down, 1, tied, low, scratch, counts, steps)
+        row[4] = _add_output(a, b, away, row[0], room, 1, tied, low, scratch, counts, steps)
         if toward != NOTHING:
-            row[5] = _add_output(a, b, toward, row[1], down, -1, tied, low, scratch, counts, steps)
+            row[5] = _add_output(a, b, toward, row[1], room, -1, tied, low, scratch, counts, steps)
         unit = max(abs(row[0]), abs(row[1]))
         share = 1.0 / (float(P) * M)
         row[3] = close_list(ranked, P, tied, toward != NOTHING, unit, share, row[2], floats, integers, gradient)

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from . import compiled
 
-__all__ = ["arrange", "count", "find_runs", "span"]
+__all__ = ["arrange", "by_length", "count", "find_runs", "span"]
 
 
 @compiled
@@ -38,6 +38,28 @@ def count(ids: NDArray[np.int64], low: int, counts: NDArray[np.int64]) -> None: 
     """Add up how often each id comes."""
     for n in range(ids.size):
         counts[np.uintp(ids[n] - low)] += 1
+
+
+@compiled
+def by_length(
+    counts: NDArray[np.int64],  # [ids]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Put the ids that come one behind the other, the rarest first, equal ones in their order.
+
+    Returns the number of each among those that come, where each starts and the last ends, and by id where it starts.
+    """
+    present = np.flatnonzero(counts)
+    lists = np.arange(present.size)
+    for k in range(1, present.size):
+        if counts[present[k]] < counts[present[k - 1]]:
+            lists = np.argsort(counts[present], kind="mergesort")
+            break
+    starts, begins = np.zeros(present.size + 1, np.int64), np.zeros(counts.size, np.int64)
+    for k in range(present.size):
+        number = present[lists[k]]
+        begins[number] = starts[k]
+        starts[k + 1] = starts[k] + counts[number]
+    return lists, starts, begins
 
 
 @compiled

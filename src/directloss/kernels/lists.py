@@ -242,8 +242,11 @@ def count_output(
         counts[i] += sign * (M - low[i] - high[i])
     steps[0] += sign * P
     for i in range(P):
-        steps[low[i]] -= sign
-        steps[high[i]] -= sign
+        if low[i] == high[i]:
+            steps[low[i]] -= 2 * sign
+        else:
+            steps[low[i]] -= sign
+            steps[high[i]] -= sign
 
 
 @compiled
@@ -309,22 +312,23 @@ def _write_tied(
     gradient: NDArray[np.floating],  # by index; written
 ) -> None:
     """`_write`, where items of one class and one score get their mean, so that the order of the input cannot matter."""
-    n, previous = ranked.size, np.nan
-    i = j = 0
+    n = ranked.size
+    i = j = first = 0
+    total = np.int64(0)
     for m in range(n):
         negative = (ranked[m] >> INDEX_BITS) & 1
         of_positive, of_negative = counts[i], steps[j]
-        gradient[ranked[m] & _INDEX] = factor * (of_negative if negative else of_positive)
-        if scores[m] == previous and (m + 1 == n or not alike(ranked, scores, m)):  # the last of some
-            size = 1
-            while size <= m and alike(ranked, scores, m - size):
-                size += 1
-            mean = steps[j + 1 - size : j + 1].mean() if negative else counts[i + 1 - size : i + 1].mean()
-            for tied in range(m + 1 - size, m + 1):
-                gradient[ranked[tied] & _INDEX] = factor * mean
-        previous = scores[m]
+        count = of_negative if negative else of_positive
+        gradient[ranked[m] & _INDEX] = factor * count
+        total += count
         i += 1 - negative
         j += negative
+        if m + 1 == n or not alike(ranked, scores, m):
+            if first < m:
+                mean = total / (m + 1 - first)
+                for tied in range(first, m + 1):
+                    gradient[ranked[tied] & _INDEX] = factor * mean
+            first, total = m + 1, np.int64(0)
 
 
 @compiled

@@ -50,11 +50,12 @@ class AveragePrecision(RankingTask):
         floats: NDArray[np.float64],
         integers: NDArray[np.int32],
     ) -> None:
-        solve = _kernel()
-        if down and floats.shape[1] >= LONG:
+        solve, longest = _kernel(), floats.shape[1]
+        if down and longest >= LONG:
             solve = partial(import_module("directloss.kernels").interruptible, solve)
+        room = (np.empty((2, longest)), np.empty((2, longest), np.int32)) if down else None
         _, _, _, _, exact, starts, numbers, gradient, counted = lists
-        solve(keys, starts, exact, *kinds, numbers, down, gradient, counted, floats, integers)
+        solve(keys, starts, exact, *kinds, numbers, room, gradient, counted, floats, integers)
 
 
 @cache

@@ -9,6 +9,7 @@ from ..harness.typed import JsonName
 from ..sweep import Setting
 from ..vision.calibration import Knots, check_knots
 from ..vision.options import VisionOptions
+from ..vision.proposals import SIDE
 from ..vision.regions import FEATURE_KINDS
 from .pictures import Picture
 
@@ -27,6 +28,9 @@ class DetectionOptions(VisionOptions):
         Option("Images of each list at most, 0: all; without it 500. Quick preset: images in all, 40.", min=0),
     ] = None
     boxes: Annotated[int, Option("Proposals of an image at most.", min=1)] = 2000
+    side: Annotated[
+        int, Option("Pixels of the longer side of the image in which proposals are searched; fewer are faster.")
+    ] = SIDE
     positive: Annotated[float, Option("A box that overlaps an object by this or more is positive.")] = 0.5
     negative: Annotated[float, Option("A box that overlaps all objects by less than this is negative.")] = 0.3
     batch: Annotated[int, Option("Boxes in a batch.", min=2)] = 512
@@ -45,6 +49,8 @@ class Source:
     batch: int
     keys: tuple[str, str, str, str, str]
     """Of images, boxes, rows, their basis, weights."""
+    side: int = SIDE
+    """Runs of older versions have no other."""
 
 
 @dataclass(frozen=True)

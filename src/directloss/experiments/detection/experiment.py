@@ -23,7 +23,7 @@ from ..trainers import train
 from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
 from ..vision.boxes import suppress
 from ..vision.calibration import Knots, fit_precision
-from ..vision.detector import ClassHeads, Detector, Measured, save_detector
+from ..vision.detector import LEAST_SEARCHED, MOST_SEARCHED, ClassHeads, Detector, Measured, save_detector
 from ..vision.evaluation import Curve, Detections, evaluate
 from ..vision.proposals import proposals, recall
 from ..vision.regions import FEATURE_KINDS, compute, read_basis
@@ -39,12 +39,19 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "hinge-AP": (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0),
     "pos-AP": (0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
 }
+STRENGTHS_OF_ALL: dict[str, tuple[float, ...]] = {
+    "x-ent": (0.1, 1.0, 10.0),
+    "hinge-AP": (1.0, 100.0, 10000.0),
+    "pos-AP": (0.1, 1.0, 10.0),
+}
+"""For all images, where a run takes long: those among which 500 images did best, and the paper's margin 1 and ε 0.1."""
 QUICK = ("car", "cat", "person")
 IMAGES = {"quick": 40, "paper": 500}  # quick preset: in all; paper preset: from each list
 SEED = 0  # draws the images, once for all runs
 COMPONENTS = 512
+FEW = 1000  # training images of which a quarter is held out, not a tenth
 SAMPLE = 150  # images that the coordinates of the features are fitted to
-POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most
+POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most; of many images four times as many
 SHARE = 0.25  # of positives in a batch, as in R-CNN
 SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped, as in R-CNN
 BEST = 40  # detections that count for each image, on average, as in Fast R-CNN
@@ -60,6 +67,8 @@ def _check(options: DetectionOptions) -> None:
         raise ValueError(
             f"Overlaps must be 0 < negative ≤ positive ≤ 1; got {options.negative} and {options.positive}."
         )
+    if not LEAST_SEARCHED <= options.side <= MOST_SEARCHED:
+        raise ValueError(f"--side must be from {LEAST_SEARCHED} to {MOST_SEARCHED}; got {options.side}.")
     if options.batch < 2 or options.boxes < 1:
         raise ValueError("--batch must be 2 or more, --boxes 1 or more.")
     if options.images is not None and options.images < 20 and (options.images or options.preset == "quick"):
@@ -75,7 +84,8 @@ def prepare(options: DetectionOptions, jobs: int = 0, steps: Steps = no_steps) -
     load_weights(network, weights)
     asked = IMAGES[options.preset] if options.images is None else options.images
     scenes, parts = _divided(root, options.preset == "quick", asked)
-    found = proposals([scene.path for scene in scenes], jobs, steps(f"proposals of {len(scenes)} images"))
+    progress = steps(f"proposals of {len(scenes)} images")
+    found = proposals([scene.path for scene in scenes], jobs, progress, side=options.side)
     found = [boxes[: options.boxes] for boxes in found]
     notes = [
         f"{sum(map(len, found))} proposals of {len(scenes)} images. Objects that a proposal overlaps by half or more: "
@@ -97,12 +107,15 @@ def prepare(options: DetectionOptions, jobs: int = 0, steps: Steps = no_steps) -
     )
     return Source(
         options.backbone, options.features, asked, options.boxes, options.positive, options.negative,
-        options.batch, (cache_images(images), *keys, weights_key),
+        options.batch, (cache_images(images), *keys, weights_key), options.side,
     ), notes  # fmt: skip
 
 
 def _divided(root: Path, quick: bool, asked: int) -> tuple[list[Scene], list[str]]:
-    """The images and the part of each. A quarter of the training images is held out. Every part has all classes."""
+    """The images and the part of each. A quarter of the training images is held out; if there are many, a tenth.
+
+    Every part has all classes.
+    """
     categories, counts = CLASSES, (asked, asked)
     if quick:
         categories, counts = QUICK, (asked - 2 * asked // 5, 2 * asked // 5)
@@ -115,7 +128,7 @@ def _divided(root: Path, quick: bool, asked: int) -> tuple[list[Scene], list[str
     twice = {scene.name for scene in known} & {scene.name for scene in test}
     if twice:
         raise ValueError(f"{min(twice)} is on the list of training images and on that of test images. Remove one.")
-    held_out = len(known) // 4
+    held_out = len(known) // (4 if len(known) <= FEW else 10)
     divided = dict(zip(PARTS, (known[:-held_out], known[-held_out:], test), strict=True))
     for part, category in product(PARTS, categories):
         if not any(
@@ -144,7 +157,7 @@ def configs(options: DetectionOptions, source: Source | None = None) -> list[Con
         for seed in range(options.seeds or 3)
         for category in categories
         for noise in (0.0, 0.2)
-        for method, strengths in STRENGTHS.items()
+        for method, strengths in (STRENGTHS_OF_ALL if options.images == 0 else STRENGTHS).items()
     ]
 
 
@@ -156,7 +169,9 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
     images_key, boxes_key, rows_key, *_ = source.keys
     images, boxes = read_images(images_key), CACHE.array(boxes_key)
     generator = torch.Generator().manual_seed(1000 * CLASSES.index(config.category) + config.seed)
-    rows, truth = _training_set(images.labels(config.category, boxes, source.positive, source.negative), generator)
+    labels = images.labels(config.category, boxes, source.positive, source.negative)
+    times = 1 if images.parts.count("train") <= FEW else 4
+    rows, truth = _training_set(labels, (times * POSITIVES, times * NEGATIVES), generator)
     target = flip_labels(truth, config.noise, generator)
     inputs = torch.from_numpy(CACHE.rows(rows_key, rows)).float()
     heads = Heads(len(config.settings), (inputs.shape[1], 1), "small", torch.Generator().manual_seed(config.seed))
@@ -190,10 +205,10 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
     )
 
 
-def _training_set(labels: Any, generator: torch.Generator) -> tuple[Any, Tensor]:
+def _training_set(labels: Any, limits: tuple[int, int], generator: torch.Generator) -> tuple[Any, Tensor]:
     """The rows and labels of the training boxes: positives and negatives, a random choice where there are too many."""
     chosen = []
-    for label, limit in ((1, POSITIVES), (-1, NEGATIVES)):
+    for label, limit in zip((1, -1), limits, strict=True):
         places = np.flatnonzero(labels == label)
         chosen.append(places[torch.randperm(len(places), generator=generator)[:limit].numpy()])
     rows = np.sort(np.concatenate(chosen))
@@ -316,7 +331,9 @@ def export(runs: Sequence[Run], folder: Path) -> list[Path]:
         )
         name = f"{source.backbone}-{source.features}-{method}-{100 * noise:.0f}"
         network = cached_backbone(CACHE, source.backbone, weights_key, 0)
-        save_detector(folder / name, Detector(network, source.features, source.boxes, SUPPRESSION, made, measured))
+        save_detector(
+            folder / name, Detector(network, source.features, source.boxes, SUPPRESSION, made, measured, source.side)
+        )
         written.append(folder / name)
     return written
 

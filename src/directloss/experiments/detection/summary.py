@@ -14,6 +14,7 @@ from ..report.summary import choices_table, noise_table, records_by_class, told_
 from ..report.takeaway import headline
 from ..report.words import cell, percent
 from ..sweep import Choice
+from ..vision.proposals import SIDE
 from .config import Run, Source
 from .pictures import gallery
 
@@ -46,6 +47,8 @@ def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
         source = _source(run)
         images = f"{source.images} images" if source.images else "all images"
         name = f"{source.backbone}, {source.features}, {images}, {source.boxes} boxes"
+        if source.side != SIDE:
+            name += f" searched at {source.side} pixels"
         name += f", batches of {source.batch}"
         if (source.positive, source.negative) != (0.5, 0.3):
             name += f", overlaps {source.positive:g} and {source.negative:g}"

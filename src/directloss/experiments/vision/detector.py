@@ -24,10 +24,12 @@ from ..harness.typed import decode, encode
 from .backbones import BACKBONES, Backbone, WeightsError, load_weights
 from .boxes import suppress
 from .calibration import Knots, check_knots, precision_at
-from .proposals import search
+from .proposals import SIDE, search
 from .regions import FEATURE_KINDS, Basis, describe
 
 __all__ = [
+    "LEAST_SEARCHED",
+    "MOST_SEARCHED",
     "ClassHeads",
     "Detection",
     "Detector",
@@ -43,6 +45,7 @@ __all__ = [
 
 FORMAT, OLDEST = 2, 1
 LEAST_SIDE = 2  # pixels of an image
+LEAST_SEARCHED, MOST_SEARCHED = 50, 5000  # pixels of the longer side of the image that is searched
 LARGEST_JSON, LARGEST_FILE = 1 << 20, 1 << 29  # bytes
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
@@ -114,6 +117,8 @@ class Detector:
     overlap: float
     heads: ClassHeads
     measured: Measured | None = None
+    side: int = SIDE
+    """Of the image that is searched, see `search`."""
 
     @property
     def numbers_in_words(self) -> str:
@@ -133,7 +138,7 @@ class Detector:
         """
         if min(image.size) < LEAST_SIDE:
             raise ValueError(f"The image has {image.width} × {image.height} pixels; a side must have {LEAST_SIDE}.")
-        boxes = search(image)[: self.boxes].astype(np.float64)
+        boxes = search(image, side=self.side)[: self.boxes].astype(np.float64)
         rows = describe(image, boxes, self.feature_kind, self.network)
         scores = (rows @ self.heads.weights + self.heads.biases).double().numpy()
         found = []
@@ -162,6 +167,7 @@ def save_detector(folder: Path, detector: Detector) -> None:
         write_whole(folder / name, content)
     (backbone,) = (name for name, kind in BACKBONES.items() if kind is type(detector.network))
     facts = {"format": FORMAT, "backbone": backbone, "feature_kind": detector.feature_kind, "boxes": detector.boxes}
+    facts["side"] = detector.side
     facts |= {"overlap": detector.overlap, "classes": heads.classes, "measured": encode(detector.measured)}
     facts["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     write_whole(folder / "detector.json", json.dumps(facts, indent=1) + "\n")
@@ -208,6 +214,7 @@ def load_detector(folder: Path) -> Detector:
         if not classes or not all(name.isprintable() and 0 < len(name) <= 64 for name in classes):
             raise DetectorError(f"{path} names no classes, or some that are not words.")
         boxes, overlap = int(facts["boxes"]), float(facts["overlap"])
+        side = int(facts.get("side", SIDE))  # always this until 0.1
         network = BACKBONES[facts["backbone"]]().eval()
         contents = {name: _bytes(folder / name, LARGEST_FILE) for name in ("detector.npz", "backbone.npz")}
         for name, content in contents.items():
@@ -217,10 +224,12 @@ def load_detector(folder: Path) -> Detector:
         tensors = _read_heads(
             folder / "detector.npz", contents["detector.npz"], network.features_of(feature_kind), len(classes)
         )
-        if not (boxes > 0 and 0 <= overlap <= 1):
-            raise DetectorError(f"{path} wants {boxes} boxes that overlap by at most {overlap}.")
+        if not (boxes > 0 and 0 <= overlap <= 1 and LEAST_SEARCHED <= side <= MOST_SEARCHED):
+            raise DetectorError(
+                f"{path} wants {boxes} boxes that overlap by at most {overlap}, in images of {side} pixels."
+            )
         measured = _measured(facts)
-        return Detector(network, feature_kind, boxes, overlap, ClassHeads(classes, *tensors), measured)
+        return Detector(network, feature_kind, boxes, overlap, ClassHeads(classes, *tensors), measured, side)
 
 
 def read_measured(folder: Path) -> Measured | None:

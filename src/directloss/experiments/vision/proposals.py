@@ -20,27 +20,27 @@ from ..harness.progress import Progress, no_progress
 from .boxes import Floats, overlaps
 from .images import ImageError, read_image
 
-__all__ = ["proposals", "propose", "recall", "search"]
+__all__ = ["SIDE", "proposals", "propose", "recall", "search"]
 
 VERSION = 1  # see `key_of`
-LARGEST = 500  # pixels of the longer side of the searched image; larger ones are shrunk, VOC has none
+SIDE = 500  # pixels of the longer side of the searched image; larger ones are shrunk, VOC has none
 CACHE = Cache("directloss reproduce")
 SMALLEST = 20  # pixels of a side of a box in it
 
 
-def propose(path: Path, seed: int = 0) -> NDArray[np.int32]:
-    """The proposals of an image file, (boxes, 4), those of highest rank first; computed once."""
+def propose(path: Path, seed: int = 0, side: int = SIDE) -> NDArray[np.int32]:
+    """The proposals of an image file, (boxes, 4), those of highest rank first; computed once. `side` as in `search`."""
     cv2 = _opencv()
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {error.strerror}.") from None
-    facts = {"mode": "fast", "smallest": SMALLEST, "largest": LARGEST, "opencv": cv2.__version__, "version": VERSION}
+    facts = {"mode": "fast", "smallest": SMALLEST, "largest": side, "opencv": cv2.__version__, "version": VERSION}
     key = key_of(kind="proposals", image=hashlib.sha256(content).hexdigest(), seed=seed, **facts)
     boxes = _read(CACHE.path("proposals", f"{key}.boxes"))
     if boxes is None:
         try:
-            boxes = search(read_image(path), seed)
+            boxes = search(read_image(path), seed, side)
         except cv2.error as error:
             raise ImageError(f"{path} cannot be searched: {error}") from None
         content = boxes.astype("<i4").tobytes()
@@ -69,18 +69,19 @@ def _read(path: Path) -> NDArray[np.int32] | None:
     return np.frombuffer(boxes, "<i4").reshape(-1, 4) if hashlib.sha256(boxes).digest() == digest else None
 
 
-def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
+def search(image: Any, seed: int = 0, side: int = SIDE) -> NDArray[np.int32]:
     """The proposals of a Pillow image: left, top, right, bottom from 1, both ends inside; all different.
 
-    An image that is too small to search has one proposal, the whole image.
+    An image whose longer side has more than `side` pixels is shrunk first. One that is too small to search has one
+    proposal, the whole image.
     """
     from PIL import Image
 
     cv2 = _opencv()
     whole = np.array([[1, 1, image.width, image.height]], dtype=np.int32)
-    small, grow = image, max(image.size) / LARGEST
+    small, grow = image, max(image.size) / side
     if grow > 1:
-        small = image.resize([max(1, round(side / grow)) for side in image.size], Image.Resampling.BILINEAR)
+        small = image.resize([max(1, round(length / grow)) for length in image.size], Image.Resampling.BILINEAR)
     if min(small.size) < SMALLEST:
         return whole
     cv2.setNumThreads(1)
@@ -99,13 +100,13 @@ def search(image: Any, seed: int = 0) -> NDArray[np.int32]:
 
 
 def proposals(
-    paths: Sequence[Path], jobs: int = 0, progress: Progress = no_progress, seed: int = 0
+    paths: Sequence[Path], jobs: int = 0, progress: Progress = no_progress, seed: int = 0, side: int = SIDE
 ) -> list[NDArray[np.int32]]:
     """The proposals of every image, found in `jobs` processes; 0: as many as cores."""
     from joblib import cpu_count
 
     found = []
-    for boxes in in_parallel(propose, [(path, seed) for path in paths], jobs or cpu_count()):
+    for boxes in in_parallel(propose, [(path, seed, side) for path in paths], jobs or cpu_count()):
         found.append(boxes)
         progress(len(found) / len(paths))
     return found
