@@ -28,6 +28,8 @@ class Groups(NamedTuple):
     """(lists + 1,) where each list starts then."""
     lists: NDArray[np.int64]
     """(lists,) the numbers of the lists as they stand."""
+    ranks: NDArray[np.int32]
+    """(items,) how many items of its list come before each; nothing where there are no ids."""
 
     def by_length(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
         """Lists of one length at a time: their numbers, and their items (lists, length)."""
@@ -47,7 +49,7 @@ class Groups(NamedTuple):
         """(items,) the items list by list."""
         order = np.arange(self.starts[-1])
         if self.ids is not None:
-            _kernels().arrange(self.ids, self.low, self.begins.copy(), order)
+            _kernels().arrange(self.ids, self.low, self.begins, self.ranks, order)
         return order
 
 
@@ -61,25 +63,26 @@ def runs(starts: NDArray[np.int64]) -> list[tuple[int, int]]:
 def group(indexes: Tensor) -> Groups:
     """Group items by their ids."""
     ids = np.ascontiguousarray(indexes.detach().cpu().reshape(-1).long().numpy())
-    nothing = np.empty(0, np.int64)
+    nothing, no_ranks = np.empty(0, np.int64), np.empty(0, np.int32)
     if not ids.size:
-        return Groups(None, 0, nothing, np.zeros(1, np.int64), nothing)
+        return Groups(None, 0, nothing, np.zeros(1, np.int64), nothing, no_ranks)
     kernels = _kernels()
     edges = kernels.find_runs(ids)
     if edges.size:
-        counts, low = np.diff(edges), 0
+        counts = np.diff(edges)
         if (counts[1:] >= counts[:-1]).all():
-            return Groups(None, 0, nothing, edges, np.arange(counts.size))
+            return Groups(None, 0, nothing, edges, np.arange(counts.size), no_ranks)
         ids = np.repeat(np.arange(counts.size), counts)
+        low, high = 0, counts.size - 1
     else:
         low, high = kernels.span(ids)
         if high - low > 4 * ids.size + 1024:  # too many for a table
             ids = np.unique(ids, return_inverse=True)[1].reshape(-1)
             low, high = 0, int(ids.max())
-        counts = np.zeros(high - low + 1, np.int64)
-        kernels.count(ids, low, counts)
+    counts, ranks = np.zeros(high - low + 1, np.int64), np.empty(ids.size, np.int32)
+    kernels.count(ids, low, counts, ranks)
     lists, starts, begins = kernels.by_length(counts)
-    return Groups(ids, low, begins, starts, lists)
+    return Groups(ids, low, begins, starts, lists, ranks)
 
 
 @cache

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from conftest import augment_down, epsilons, lists, predicted
+from conftest import augment_down, augment_up, epsilons, lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
@@ -78,7 +78,7 @@ def test_fast_oracle_attains_the_value_of_the_reference(P, M, sign):
 def check_against_reference(a, b, weight):
     above = np.empty(a.size, np.int32)
     if weight > 0:
-        kernels._augment_up(a, b, weight * b.size / 2, predicted(a, b), above)
+        augment_up(a, b, weight * b.size / 2, above)
     else:
         augment_down(a, b, -weight * b.size / 2, above)
     assert (np.diff(above) >= 0).all()

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from conftest import augment_down, predicted
+from conftest import augment_down, augment_up, predicted
 
 from benchmarks.fuzz import KINDS, Batch, draw, laws
 from directloss import AveragePrecision
@@ -93,7 +93,7 @@ def test_oracles_attain_the_best_worth():
         above = np.full(a.size, -7, np.int32)
         assert 0 <= augment_down(a, b, kappa, above) <= 2 * (a.size + b.size) * 4
         check(a, b, kappa, above)
-        kernels._augment_up(a, b, kappa, predicted(a, b), above)
+        augment_up(a, b, kappa, above)
         check(a, b, -kappa, above)
 
 
@@ -111,7 +111,7 @@ def test_rows_that_want_the_same_negatives_share_them_in_the_best_way():
     for _ in range(150):
         a, b, kappa = humped(rng)
         above = np.full(a.size, -7, np.int32)
-        kernels._augment_up(a, b, kappa, predicted(a, b), above)
+        augment_up(a, b, kappa, above)
         check(a, b, -kappa, above)
 
 
@@ -120,7 +120,7 @@ def test_negative_may_stay_above_the_last_rows_that_it_stands_above():
     a = np.array([0.0, 0.0, 0.0, -0.907, -0.907, -1.221, -1.2237, -1.2475])
     above = np.full(a.size, -7, np.int32)
     b = np.array([-0.3998, -0.401, -0.9996])
-    kernels._augment_up(a, b, 1.0, predicted(a, b), above)
+    augment_up(a, b, 1.0, above)
     check(a, b, -1.0, above)
 
 

@@ -40,19 +40,19 @@ class Lists(NamedTuple):
     numbers: NDArray[np.float64]
     """(lists, 6) the weights of both outputs, the scale, F(away) − F(toward), both losses; a kernel writes the last."""
     gradient: NDArray[Any]
-    """By item; a kernel writes it, as the next one."""
+    """By item; a kernel writes it, as the next one. Zeros, or anything where there are several lists."""
     counted: NDArray[np.bool_]
     """(lists,) which lists count."""
 
-    def part(self, first: int, last: int, at_once: bool) -> "Lists":
-        """The lists from the first to before the last one; at once: of items that are numbered in all lists."""
+    def part(self, first: int, last: int) -> "Lists":
+        """The lists from the first to before the last one. Where items stand in any order, all items stay in it."""
         begin, end = int(self.starts[first]), int(self.starts[last])
         found = self._replace(
             starts=self.starts[first : last + 1] - begin,
             numbers=self.numbers[first:last],
             counted=self.counted[first:last],
         )
-        if at_once:
+        if self.groups is not None:
             return found
         return found._replace(
             scores=self.scores[begin:end],
@@ -64,7 +64,7 @@ class Lists(NamedTuple):
 
 
 Solve = Callable[[NDArray[np.int64], Lists, NDArray[np.float64], NDArray[np.int32]], None]
-"""A kernel: called with sorted keys, their lists, and scratch memory (3, longest) and (4, longest + 1)."""
+"""A kernel: called with sorted keys, their lists, and scratch memory (3, longest) and (6, longest + 257)."""
 
 
 class Memory(NamedTuple):
@@ -104,7 +104,7 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     """Solve all lists; call `refuse` where a score is not finite in float32."""
     count, total = lists.counted.size, int(lists.starts[-1])
     if count == 1:
-        keys = _pack(lists, refuse, np.empty(total, np.int64))
+        keys = _pack(lists, refuse, 0, np.empty(total + 1, np.int64))
         keys.sort()
         solve(keys, lists, *scratch(total))
         return
@@ -112,24 +112,31 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
         return
     threads = torch.get_num_threads() if total >= (THREADED if team() is None else AWAKE) else 1
     pieces = ceil(total / CHUNK / threads) * threads  # so that all threads have as much to do
+    if lists.groups is not None:
+        pieces = threads  # each looks at all items
     inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
     edges = sorted({0, *inner, count})
     parts = list(pairwise(edges))
     shortest, longest = int(lists.starts[1]), total - int(lists.starts[-2])
     largest = max(int(lists.starts[last] - lists.starts[first]) for first, last in parts)
-    at_once = lists.groups is not None or pieces == threads  # or a thread that packs waits for Python in the next one
-    packed = _pack(lists, refuse, np.empty(total, np.int64)) if at_once else None
+    # where the items of a list stand apart, threads that write into one array wait for each other's cache lines
+    apart = lists.groups is not None and total <= SHARED
+    written: list[NDArray[Any]] = []
+    if lists.groups is not None and not apart:
+        lists.gradient.fill(0.0)
 
     def worker(gradient: NDArray[Any]) -> Callable[[tuple[int, int]], None]:
         mine, writes_to = scratch(longest), lists._replace(gradient=gradient)
-        buffer = np.empty(largest if packed is None else 0, np.int64)
+        buffer, fresh = np.empty(largest + 1, np.int64), [gradient] if apart else []
 
         def work(edges: tuple[int, int]) -> None:
-            part = writes_to.part(*edges, at_once)
-            if packed is None:
-                keys = _pack(part, refuse, buffer[: part.starts[-1]])
-            else:
-                keys = packed[lists.starts[edges[0]] : lists.starts[edges[1]]]
+            part = writes_to.part(*edges)
+            while fresh:  # here and not above: the thread that writes it has it in its cache then
+                written.append(fresh.pop())
+                gradient.fill(0.0)
+            if lists.groups is None:
+                part.gradient.fill(0.0)
+            keys = _pack(part, refuse, int(lists.starts[edges[0]]), buffer[: part.starts[-1] + 1])
             of_one_length = [(0, part.counted.size)] if longest == shortest else runs(part.starts)
             for first, last in of_one_length:
                 keys[part.starts[first] : part.starts[last]].reshape(last - first, -1).sort()
@@ -137,30 +144,30 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
 
         return work
 
-    # where the items of a list stand apart, threads that write into one array wait for each other's cache lines
-    apart = lists.groups is not None and total <= SHARED
-    others = min(threads, len(parts)) - 1
-    shape, dtype = lists.gradient.shape, lists.gradient.dtype
-    gradients = [lists.gradient, *(np.zeros(shape, dtype) if apart else lists.gradient for _ in range(others))]
-    in_threads([worker(gradient) for gradient in gradients], parts)
-    for gradient in gradients[1:] if apart else ():
-        np.add(lists.gradient, gradient, out=lists.gradient)
+    others = (np.empty_like(lists.gradient) if apart else lists.gradient for _ in parts[1:threads])
+    in_threads([worker(gradient) for gradient in (lists.gradient, *others)], parts)
+    for gradient in written:
+        if gradient is not written[0]:
+            np.add(written[0], gradient, out=written[0])
+    if apart and written[0] is not lists.gradient:
+        lists.gradient[:] = written[0]
 
 
-def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    values, groups = (lists.scores, lists.positive, lists.valid), lists.groups
+def _pack(lists: Lists, refuse: Callable[[], None], first: int, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Keys of lists that start with the first item; they need room for one more."""
+    values, groups, packed = (lists.scores, lists.positive, lists.valid), lists.groups, keys[:-1]
     if groups is None:
-        finite = _kernels().pack(*values, keys)
+        finite = _kernels().pack(*values, packed)
     else:
-        finite = _kernels().pack_groups(*values, groups.ids, groups.low, groups.begins.copy(), keys)
+        finite = _kernels().pack_groups(*values, groups.ids, groups.low, groups.begins, groups.ranks, first, keys)
     if not finite:
         refuse()
-    return keys
+    return packed
 
 
 def scratch(longest: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """What a kernel needs for lists up to a length."""
-    return np.empty((3, longest)), np.empty((4, longest + 1), np.int32)  # NumPy's memory comes in huge pages
+    return np.empty((3, longest)), np.empty((6, longest + 257), np.int32)  # NumPy's memory comes in huge pages
 
 
 @cache

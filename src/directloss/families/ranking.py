@@ -213,6 +213,7 @@ class RankingTask(Task):
             scores, target, mask = scores.cpu(), target.cpu(), None if mask is None else mask.cpu()
         host, dtype = scores.contiguous(), scores.dtype
         exact = host.numpy().reshape(-1) if dtype is torch.float64 else None
+        make = np.zeros if lists == 1 else np.empty  # a thread that writes a part makes zeros of it
         whole = Lists(
             (host if dtype is torch.float32 else host.to(torch.float32)).numpy().reshape(-1),
             (target if target.dtype is torch.bool else target != 0).contiguous().numpy().reshape(-1),
@@ -221,7 +222,7 @@ class RankingTask(Task):
             exact,
             np.arange(lists + 1) * items if groups is None else groups.starts,
             numbers,
-            np.zeros(shape.numel(), np.float32 if exact is None else np.float64),
+            make(shape.numel(), np.float32 if exact is None else np.float64),
             np.zeros(lists, np.bool_),
         )
         solve_parts(whole, partial(self._solve_lists, kinds, down), partial(check_finite, scores, mask))

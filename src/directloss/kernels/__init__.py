@@ -15,7 +15,7 @@ import numba
 
 from . import first_call as first_call
 
-__all__ = ["compiled", "interruptible", "summing"]
+__all__ = ["compiled", "interruptible", "lean", "summing"]
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -39,9 +39,17 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
+def lean(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`compiled` for a function that allocates nothing, and calls only such functions.
+
+    numba then counts no references to arrays, and a view of one costs nothing. Short lists take half the time.
+    """
+    return compiled(function, _nrt=False, **options)
+
+
 def summing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`compiled` for a sum whose terms may be added in any order: it then runs on vector instructions."""
-    return compiled(function, fastmath={"reassoc"})
+    """`lean` for a sum whose terms may be added in any order: it then runs on vector instructions."""
+    return lean(function, fastmath={"reassoc"})
 
 
 def interruptible(kernel: Callable[..., Any], *arguments: Any) -> None:

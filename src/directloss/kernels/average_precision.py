@@ -13,8 +13,8 @@ so a ranking is a staircase of cells (i, c), worth the sum of the D in it. Indic
 import numpy as np
 from numpy.typing import NDArray
 
-from . import compiled, summing
-from .lists import NOTHING, TRUTH, close_list, count_classes, count_output, open_list
+from . import compiled, lean, summing
+from .lists import NOTHING, TRUTH, close_list, count_classes, count_output, open_float32, open_list
 
 __all__ = ["average_precision_contrast"]
 
@@ -35,7 +35,7 @@ def _precision(above: NDArray[np.int32]) -> float:  # [P]
     return precision
 
 
-@compiled
+@lean
 def _tied_precision(
     a: NDArray[np.float64], b: NDArray[np.float64], low: NDArray[np.int32], high: NDArray[np.int32]
 ) -> float:
@@ -53,13 +53,13 @@ def _tied_precision(
     return precision
 
 
-@compiled
+@lean
 def _rises(score: float, a: float, x: float, kappa_i: float) -> bool:
     """Whether D_i(c) = b_c − a_i + κ·i/((x−1)x) > 0, x = i + c; without the division."""
     return (score - a) * ((x - 1.0) * x) + kappa_i > 0.0
 
 
-@compiled
+@lean
 def _place_rows(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -105,7 +105,7 @@ def _place_rows(
     return bool(staircase)
 
 
-@compiled
+@lean
 def _place_negatives(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -114,6 +114,7 @@ def _place_negatives(
     last: int,
     low: int,
     high: int,
+    stack: NDArray[np.int32],  # [256] scratch
     placed: NDArray[np.int32],  # [P + 1]
 ) -> None:
     """Place negatives first to last where low ≤ p_j ≤ high by divide and conquer, counting them in placed[p_j].
@@ -122,12 +123,12 @@ def _place_negatives(
     falls in c. So its largest maximiser p_j rises with j: the middle negative scans its range once; those before it
     keep the lower part of the range, those behind it the upper part.
     """
-    stack = np.empty((64, 4), np.int64)
-    stack[0] = first, last, low, high
-    top = 1
+    stack[0], stack[1], stack[2], stack[3] = first, last, low, high
+    top = 4
     while top > 0:
-        top -= 1
-        first, last, low, high = stack[top]
+        top -= 4
+        first, last = np.int64(stack[top]), np.int64(stack[top + 1])
+        low, high = np.int64(stack[top + 2]), np.int64(stack[top + 3])
         if low == high:
             placed[low] += last - first
             continue
@@ -147,19 +148,20 @@ def _place_negatives(
                 break
         placed[place] += 1
         if first < j:
-            stack[top] = first, j, low, place
-            top += 1
+            stack[top], stack[top + 1], stack[top + 2], stack[top + 3] = first, j, low, place
+            top += 4
         if j + 1 < last:
-            stack[top] = j + 1, last, place, high
-            top += 1
+            stack[top], stack[top + 1], stack[top + 2], stack[top + 3] = j + 1, last, place, high
+            top += 4
 
 
-@compiled
+@lean
 def _augment_up(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     kappa: float,
     before: NDArray[np.int32],  # [P] how many negatives stand above each positive in the prediction
+    room: NDArray[np.int32],  # [2, P + 257 or more] scratch
     above: NDArray[np.int32],
 ) -> None:
     """Solves argmax_y F + weight·L for weight > 0 exactly in O(P log M + M); writes c_i to above.
@@ -171,19 +173,21 @@ def _augment_up(
     P = a.size
     if _place_rows(a, b, kappa, before, above):
         return
-    low = above.copy()
+    low, placed, stack = room[0], room[1], room[0, room.shape[1] - 256 :]
+    low[P - 1] = above[P - 1]
     for i in range(P - 2, -1, -1):
-        low[i] = min(low[i], low[i + 1])
+        low[i] = min(above[i], low[i + 1])
     for i in range(1, P):
         above[i] = max(above[i], above[i - 1])
-    placed = np.zeros(P + 1, np.int32)
+    for i in range(P + 1):
+        placed[i] = 0
     i = 0
     while i < P:
         first = i
         while i < P and low[i] < above[i]:
             i += 1
         if first < i:
-            _place_negatives(a, b, kappa, np.int64(low[first]), np.int64(above[i - 1]), first, i, placed)
+            _place_negatives(a, b, kappa, np.int64(low[first]), np.int64(above[i - 1]), first, i, stack, placed)
             c = low[first]
             for k in range(first, i):
                 c += placed[k]
@@ -645,23 +649,20 @@ def _augment_down(
     return band
 
 
-@compiled
+@lean
 def _add_output(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     kind: int,
-    weight: float,
-    room: tuple[NDArray[np.float64], NDArray[np.int32]] | None,
+    weight: float,  # at least 0
     sign: int,
     tied: bool,
     low: NDArray[np.int32],  # [P] how many negatives stand before each positive
-    scratch: NDArray[np.int32],  # [P]
-    counts: NDArray[np.int32],  # [P]
-    steps: NDArray[np.int32],  # [M + 1]
+    integers: NDArray[np.int32],  # [6, N + 257] scratch but for row 0; the pairs are counted in rows 2 and 3
 ) -> float:
     """Count the pairs of an output (see `count_output`); return its loss."""
     P, M = a.size, b.size
-    high = scratch
+    high = integers[1, :P]
     if kind != TRUTH and weight == 0.0 and tied:
         precision = _tied_precision(a, b, low, high)
     else:
@@ -669,14 +670,78 @@ def _add_output(
             high[:] = 0
         elif weight == 0.0:
             high = low
-        elif weight > 0.0:
-            _augment_up(a, b, weight * M / 2.0, low, high)
-        elif room is not None:
-            _augment_down(a, b, -weight * M / 2.0, low, room, high)
+        else:
+            _augment_up(a, b, weight * M / 2.0, low, integers[4:], high)
         low = high
         precision = _precision(high)
-    count_output(low, high, sign, counts, steps)
+    count_output(low, high, sign, integers[2, :P], integers[3, : M + 1])
     return 1.0 - precision / P
+
+
+@compiled
+def _add_any_output(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    kind: int,
+    weight: float,
+    room: tuple[NDArray[np.float64], NDArray[np.int32]] | None,
+    sign: int,
+    tied: bool,
+    low: NDArray[np.int32],
+    integers: NDArray[np.int32],
+) -> float:
+    """`_add_output` for a weight of either sign."""
+    if weight < 0.0 and room is not None:
+        P, M = a.size, b.size
+        above = integers[1, :P]
+        _augment_down(a, b, -weight * M / 2.0, low, room, above)
+        count_output(above, above, sign, integers[2, :P], integers[3, : M + 1])
+        return 1.0 - _precision(above) / P
+    return _add_output(a, b, kind, weight, sign, tied, low, integers)
+
+
+@lean
+def _close(
+    ranked: NDArray[np.int64],
+    P: int,
+    tied: bool,
+    toward: int,
+    row: NDArray[np.float64],
+    gradient: NDArray[np.floating],
+    floats: NDArray[np.float64],
+    integers: NDArray[np.int32],
+) -> None:
+    """Write the gradient of a list, and F(away) − F(toward) to its row of numbers."""
+    unit = max(abs(row[0]), abs(row[1]))
+    share = 1.0 / (float(P) * (ranked.size - P))
+    row[3] = close_list(ranked, P, tied, toward != NOTHING, unit, share, row[2], floats, integers, gradient)
+
+
+@lean
+def _contrast_up(
+    keys: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    away: int,
+    toward: int,
+    numbers: NDArray[np.float64],
+    gradient: NDArray[np.floating],
+    counted: NDArray[np.bool_],
+    floats: NDArray[np.float64],
+    integers: NDArray[np.int32],
+) -> None:
+    """`average_precision_contrast` where no weight is below 0 and float32 holds the scores: most training loops."""
+    for k in range(starts.size - 1):
+        P, M = count_classes(keys[starts[k] : starts[k + 1]])
+        counted[k] = P > 0 and M > 0
+        if not counted[k]:
+            continue
+        ranked = keys[starts[k] : starts[k] + P + M]
+        tied = open_float32(ranked, floats, integers)
+        a, b, low, row = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
+        row[4] = _add_output(a, b, away, row[0], 1, tied, low, integers)
+        if toward != NOTHING:
+            row[5] = _add_output(a, b, toward, row[1], -1, tied, low, integers)
+        _close(ranked, P, tied, toward, row, gradient, floats, integers)
 
 
 @compiled
@@ -693,12 +758,15 @@ def average_precision_contrast(
     gradient: NDArray[np.floating],  # by index, zeros; gets scale·(features(away) − features(toward))
     counted: NDArray[np.bool_],  # [b] written: whether the list has a pair
     floats: NDArray[np.float64],  # [3, N] scratch
-    integers: NDArray[np.int32],  # [4, N + 1] scratch
+    integers: NDArray[np.int32],  # [6, N + 257] scratch
 ) -> None:
     """Contrast two outputs in every list; one without a pair is left at zero.
 
     For toward = NOTHING, write the features of the one output times scale, and its loss.
     """
+    if exact is None and room is None:
+        _contrast_up(keys, starts, away, toward, numbers, gradient, counted, floats, integers)
+        return
     for k in range(starts.size - 1):
         P, M = count_classes(keys[starts[k] : starts[k + 1]])
         counted[k] = P > 0 and M > 0
@@ -706,12 +774,8 @@ def average_precision_contrast(
             continue
         ranked = keys[starts[k] : starts[k] + P + M]
         tied = open_list(ranked, exact, floats, integers)
-        a, b = floats[1, :P], floats[2, :M]
-        low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
-        row = numbers[k]
-        row[4] = _add_output(a, b, away, row[0], room, 1, tied, low, scratch, counts, steps)
+        a, b, low, row = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
+        row[4] = _add_any_output(a, b, away, row[0], room, 1, tied, low, integers)
         if toward != NOTHING:
-            row[5] = _add_output(a, b, toward, row[1], room, -1, tied, low, scratch, counts, steps)
-        unit = max(abs(row[0]), abs(row[1]))
-        share = 1.0 / (float(P) * M)
-        row[3] = close_list(ranked, P, tied, toward != NOTHING, unit, share, row[2], floats, integers, gradient)
+            row[5] = _add_any_output(a, b, toward, row[1], room, -1, tied, low, integers)
+        _close(ranked, P, tied, toward, row, gradient, floats, integers)

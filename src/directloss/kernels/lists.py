@@ -7,7 +7,7 @@ how many negatives stand above each positive in one or two outputs, and `close_l
 import numpy as np
 from numpy.typing import NDArray
 
-from . import compiled, summing
+from . import compiled, lean, summing
 
 __all__ = [
     "AUGMENTED",
@@ -20,6 +20,7 @@ __all__ = [
     "count_all",
     "count_classes",
     "count_output",
+    "open_float32",
     "open_list",
     "pack",
     "pack_groups",
@@ -34,7 +35,7 @@ _INDEX = LONGEST_LIST
 _PLAIN = 1e3  # the range of scores, in ε or margins, up to which a plain sum is right to 1e-12 of them; half the time
 
 
-@compiled
+@lean
 def _key(bits: np.int32, positive: np.bool_, index: int) -> np.int64:
     """The score in bits 31 to 62, the class in bit 30, the index of the item in bits 0 to 29; without a branch."""
     u = np.int64(bits)
@@ -43,7 +44,7 @@ def _key(bits: np.int32, positive: np.bool_, index: int) -> np.int64:
     return (descending << SCORE_SHIFT) | ((1 - np.int64(positive)) << INDEX_BITS) | index
 
 
-@compiled
+@lean
 def pack(
     scores: NDArray[np.float32],  # [n] of some lists, one behind the other
     positive: NDArray[np.bool_],  # [n]
@@ -64,30 +65,31 @@ def pack(
     return _all_finite(scores, valid)
 
 
-@compiled
+@lean
 def pack_groups(
     scores: NDArray[np.float32],  # [n]
     positive: NDArray[np.bool_],  # [n]
     valid: NDArray[np.bool_] | None,  # [n], or None where all are
     ids: NDArray[np.int64],  # [n] of the list of each item
     low: int,  # the least of them
-    starts: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
-    keys: NDArray[np.int64],  # [n] written, list by list
+    begins: NDArray[np.int64],  # by id − low: where the list starts
+    ranks: NDArray[np.int32],  # [n] how many items of its list come before each
+    first: int,  # where the lists start that are packed
+    keys: NDArray[np.int64],  # [m + 1] written, list by list; the last one takes items of other lists
 ) -> bool:
-    """`pack` items that stand in any order."""
+    """`pack` the items of some lists, where items stand in any order."""
     bits = scores.view(np.int32)
-    for n in range(keys.size):
+    m = np.uint64(keys.size - 1)
+    for n in range(ids.size):
         key = _key(bits[n], positive[n], n)
         if valid is not None:
             key = key if valid[n] else _MASKED
-        k = np.uintp(ids[n] - low)  # a signed index would be looked at for its sign: more than twice the time
-        place = starts[k]
-        starts[k] = place + 1
-        keys[np.uintp(place)] = key
+        place = np.uint64(begins[np.uintp(ids[n] - low)] + ranks[n] - first)  # unsigned: what is below 0 is large
+        keys[place if place < m else m] = key  # without a branch, as the processor cannot guess lists
     return _all_finite(scores, valid)
 
 
-@compiled
+@lean
 def _all_finite(scores: NDArray[np.float32], valid: NDArray[np.bool_] | None) -> bool:  # [n], [n]
     """Whether all valid scores are; a loop of its own, so that it and `pack` run on vector instructions."""
     finite = True
@@ -96,7 +98,7 @@ def _all_finite(scores: NDArray[np.float32], valid: NDArray[np.bool_] | None) ->
     return finite
 
 
-@compiled
+@lean
 def _unpack(keys: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # [n], [n]
     """Write the float32 scores of the keys."""
     for m in range(keys.size):
@@ -121,7 +123,7 @@ def _unpack_exactly(keys: NDArray[np.int64], exact: NDArray[np.float64], scores:
         start = m
 
 
-@compiled
+@lean
 def _split(
     keys: NDArray[np.int64],  # [n]
     scores: NDArray[np.float64],  # [n]
@@ -140,7 +142,7 @@ def _split(
         j += negative
 
 
-@compiled
+@lean
 def _any_tie(scores: NDArray[np.float64]) -> bool:  # [n] sorted
     """Whether two items have one score."""
     tied = False
@@ -158,7 +160,7 @@ def _dot(values: NDArray[np.float64], shift: float, counts: NDArray[np.int32]) -
     return score
 
 
-@compiled
+@lean
 def _score(
     keys: NDArray[np.int64],  # [n]
     scores: NDArray[np.float64],  # [n] sorted
@@ -183,7 +185,7 @@ def _score(
     return score
 
 
-@compiled
+@lean
 def count_classes(keys: NDArray[np.int64]) -> tuple[int, int]:  # [N] sorted
     """How many positives and how many negatives a list has."""
     n = keys.size
@@ -209,21 +211,32 @@ def open_list(
     ranked: NDArray[np.int64],  # [n] sorted keys of valid items
     exact: NDArray[np.float64] | None,  # scores by index, or None where float32 holds them
     floats: NDArray[np.float64],  # [3, N] written: scores, those of the positives, those of the negatives
-    integers: NDArray[np.int32],  # [4, N + 1] written: the number of negatives before each positive; zeros to count in
+    integers: NDArray[np.int32],  # [4, N + 1 or more] written: negatives before each positive; zeros to count in
 ) -> bool:
     """Split a list by class; return whether two items have one score."""
-    scores = floats[0, : ranked.size]
     if exact is None:
-        _unpack(ranked, scores)
-    else:
-        _unpack_exactly(ranked, exact, scores)
+        return open_float32(ranked, floats, integers)
+    _unpack_exactly(ranked, exact, floats[0, : ranked.size])
+    return _open(ranked, floats, integers)
+
+
+@lean
+def open_float32(ranked: NDArray[np.int64], floats: NDArray[np.float64], integers: NDArray[np.int32]) -> bool:
+    """`open_list`, where float32 holds the scores."""
+    _unpack(ranked, floats[0, : ranked.size])
+    return _open(ranked, floats, integers)
+
+
+@lean
+def _open(ranked: NDArray[np.int64], floats: NDArray[np.float64], integers: NDArray[np.int32]) -> bool:
+    scores = floats[0, : ranked.size]
     _split(ranked, scores, floats[1], floats[2], integers[0])
     for m in range(ranked.size + 1):  # a slice that is set takes twice as long in short lists
         integers[2, m] = integers[3, m] = 0
     return _any_tie(scores)
 
 
-@compiled
+@lean
 def count_output(
     low: NDArray[np.int32],  # [P] how many negatives stand above each positive
     high: NDArray[np.int32],  # [P] the same, or with those that are tied with it
@@ -249,7 +262,7 @@ def count_output(
             steps[high[i]] -= sign
 
 
-@compiled
+@lean
 def close_list(
     ranked: NDArray[np.int64],  # [n] sorted keys
     P: int,
@@ -259,7 +272,7 @@ def close_list(
     share: float,  # features are share·counts
     scale: float,
     floats: NDArray[np.float64],  # [3, N] as `open_list` left them
-    integers: NDArray[np.int32],  # [4, N + 1] in rows 2 and 3 the counts and steps of `count_output`
+    integers: NDArray[np.int32],  # [4, N + 1 or more] in rows 2 and 3 the counts and steps of `count_output`
     gradient: NDArray[np.floating],  # by index; written: scale·features; or empty, to leave counts in integers alone
 ) -> float:
     """Write the gradient of a list; return its F(away) − F(toward) where two outputs are contrasted, else 0."""
@@ -284,7 +297,7 @@ def close_list(
     return score
 
 
-@compiled
+@lean
 def _write(
     ranked: NDArray[np.int64],  # [n] sorted keys
     counts: NDArray[np.int32],  # [n] what the positives count for, in the first P
@@ -302,7 +315,7 @@ def _write(
         j += negative
 
 
-@compiled
+@lean
 def _write_tied(
     ranked: NDArray[np.int64],  # [n] sorted keys
     scores: NDArray[np.float64],  # [n] sorted
@@ -331,7 +344,7 @@ def _write_tied(
             first, total = m + 1, np.int64(0)
 
 
-@compiled
+@lean
 def alike(ranked: NDArray[np.int64], scores: NDArray[np.float64], m: int) -> bool:
     """Whether an item and the next one have one score and one class."""
     return scores[m] == scores[m + 1] and (ranked[m] >> INDEX_BITS) & 1 == (ranked[m + 1] >> INDEX_BITS) & 1

@@ -36,7 +36,7 @@ def gather(
     places: NDArray[np.int64],  # [k] of some of them, ascending
     factor: float,
     floats: NDArray[np.float64],  # [3, N] as `close_list` leaves them: the sorted scores
-    integers: NDArray[np.int32],  # [4, N + 1] and what positives and negatives count for
+    integers: NDArray[np.int32],  # [4, N + 1 or more] and what positives and negatives count for
     gradient: NDArray[np.float32],  # [k] written
 ) -> None:
     """Write factor·counts at some places; items of one class and one score get their mean."""

@@ -15,7 +15,7 @@ scores have one sign. Indices in formulas start at 1, in code at 0. docs/mathema
 import numpy as np
 from numpy.typing import NDArray
 
-from . import compiled
+from . import compiled, lean
 from .lists import NOTHING, TRUTH, close_list, count_output, open_list
 
 __all__ = ["BAND", "COLUMNS", "CUT", "ONE_ROW", "ROWS", "TABLE", "WALK", "ranking_contrast"]
@@ -24,7 +24,7 @@ WALK, ROWS, COLUMNS, ONE_ROW, CUT, BAND, TABLE = range(7)  # the ways to the opt
 _BLOCK_CELLS = 1 << 26  # for which the dynamic programme remembers its steps
 
 
-@compiled
+@lean
 def _walk(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -45,7 +45,7 @@ def _walk(
         above[i] = c
 
 
-@compiled
+@lean
 def _row_argmax(
     a: float, b: NDArray[np.float64], u: float, phi: NDArray[np.float64], kappa: float, start: int, stop: int
 ) -> int:
@@ -534,7 +534,7 @@ def _solve(
         part += np.int32(first_j)
 
 
-@compiled
+@lean
 def _tied_loss(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -631,7 +631,7 @@ def ranking_contrast(
     numbers: NDArray[np.float64],  # [b, 6] as in `average_precision_contrast`
     gradient: NDArray[np.floating],  # by index, zeros; gets scale·(features(away) − features(toward))
     floats: NDArray[np.float64],  # [3, N] scratch
-    integers: NDArray[np.int32],  # [4, N + 1] scratch
+    integers: NDArray[np.int32],  # [4, N + 1 or more] scratch
 ) -> None:
     """Contrast two outputs in the lists; for toward = NOTHING write the features of one output and its loss."""
     P = u.size
