@@ -338,6 +338,11 @@ def test_official_metrics_of_lists():
     assert found["squared error"][0] == pytest.approx(sum(errors) / 2, abs=1e-5)
 
 
+def test_noise_asks_for_one_kind_of_wrong_labels():
+    found = EXPERIMENT.configs(TableOptions(preset="paper", noise="near the boundary"), None)
+    assert {config.noise for config in found} == {Noise("near the boundary", 0.2)}
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("preset", EXPERIMENT.presets)
 def test_every_method_has_as_many_settings_and_the_same_tables(preset, protocol):
@@ -459,6 +464,10 @@ def test_folders_that_cannot_be_used_say_the_cure(tmp_path, monkeypatch):
         prepare(TableOptions(preset="paper"))
     with pytest.raises(ValueError, match="untuned, regularised, tuned; got 'best'"):
         prepare(TableOptions(protocol="best"))
+    with pytest.raises(ValueError, match=r"--noise must be one of symmetric, missing positives, .*; got 'some'"):
+        prepare(TableOptions(preset="paper", noise="some"))
+    with pytest.raises(ValueError, match=r"--noise must be one of symmetric; got 'near the boundary'"):
+        prepare(TableOptions(preset="paper", protocol="tuned", noise="near the boundary"))
     (config, *_) = EXPERIMENT.configs(TableOptions(preset="paper"), None)
     with pytest.raises(ValueError, match="reproduce tables --data DIR"):
         EXPERIMENT.run(config, lambda share: None)

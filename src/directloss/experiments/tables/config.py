@@ -74,6 +74,10 @@ class TableOptions(Options):
         Option("Folder with tables (see docs/tables.md); without it quick uses scikit-learn's.", metavar="DIR"),
     ] = None
     protocol: Annotated[str, Option("untuned: one default; regularised: also weight decay; tuned.")] = "untuned"
+    noise: Annotated[
+        str | None,
+        Option("Only wrong labels of this kind: symmetric, missing positives, near the boundary.", metavar="KIND"),
+    ] = None
 
 
 class Part(NamedTuple):

@@ -6,6 +6,7 @@ to tune on: settings, where they are chosen at all, are chosen on labels that ar
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -61,6 +62,9 @@ def prepare(options: TableOptions, jobs: int = 0, steps: Steps = no_steps) -> tu
     """Read the tables into the cache. The quick preset takes scikit-learn's if it gets none."""
     if options.protocol not in PROTOCOLS:
         raise ValueError(f"--protocol must be one of {', '.join(PROTOCOLS)}; got {options.protocol!r}.")
+    if not _noises(options):
+        kinds = dict.fromkeys(noise.kind for noise in _noises(replace(options, noise=None)))
+        raise ValueError(f"--noise must be one of {', '.join(kinds)}; got {options.noise!r}.")
     if options.data is None:
         if options.preset != "quick":
             raise ValueError(
@@ -83,8 +87,7 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
     parts = source.parts
     if wanted := QUICK_TABLES if quick else TUNED_TABLES if protocol == "tuned" else ():
         parts = tuple(part for part in parts if part.name in wanted) or parts[: len(wanted)]
-    symmetric = tuple(noise for noise in NOISES if noise.kind == "symmetric")
-    noises = QUICK_NOISES if quick else NOISES if protocol == "untuned" else symmetric
+    noises = _noises(options)
     names = QUICK_METHODS if quick else tuple(METHODS)
     human = dict.fromkeys(noise for part in parts for noise in _given(part) if noise.given)
     found = []
@@ -99,6 +102,15 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
                     longest = LENGTHS[-1] * (STEPS if group == NETWORKS else TREES_AT_ONCE)
                     found.append(Config(group, seed, noise, mine, longest, BATCH, tried))
     return found
+
+
+def _noises(options: TableOptions) -> tuple[Noise, ...]:
+    """Which wrong labels are asked for; only the untuned study has other kinds than symmetric ones."""
+    if options.preset == "quick":
+        known = QUICK_NOISES
+    else:
+        known = NOISES if options.protocol == "untuned" else tuple(n for n in NOISES if n.kind == "symmetric")
+    return tuple(noise for noise in known if options.noise in (None, noise.kind))
 
 
 def _given(part: Part) -> tuple[Noise, ...]:
