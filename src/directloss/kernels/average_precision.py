@@ -167,12 +167,26 @@ def _augment_up(
     """Solves argmax_y F + weight·L for weight > 0 exactly in O(P log M + M); writes c_i to above.
 
     D_i(c) falls in c for every i, so each row alone ends where D_i changes sign. Where these places rise with i, they
-    are the optimum. Where not, as among the first of a good ranking, some optimum lies between their least from behind
-    and their largest so far (as in `_clamp`), and the negatives in between are placed among the rows in between.
+    are the optimum.
+    """
+    if not _place_rows(a, b, kappa, before, above):
+        _make_staircase(a, b, kappa, room, above)
+
+
+@lean
+def _make_staircase(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    kappa: float,
+    room: NDArray[np.int32],
+    above: NDArray[np.int32],  # [P] where each row alone ends; then the optimum
+) -> None:
+    """`_augment_up` where the places of the rows do not rise with i, as among the first of a good ranking.
+
+    Some optimum lies between their least from behind and their largest so far (as in `_clamp`), and the negatives in
+    between are placed among the rows in between.
     """
     P = a.size
-    if _place_rows(a, b, kappa, before, above):
-        return
     low, placed, stack = room[0], room[1], room[0, room.shape[1] - 256 :]
     low[P - 1] = above[P - 1]
     for i in range(P - 2, -1, -1):
