@@ -128,10 +128,12 @@ def _median(values: list[float]) -> float:
 
 def measure(rounds: int) -> dict[str, Any]:
     """Run everything."""
-    torch.set_num_threads(2)
     print("flat lists and batches …", file=sys.stderr, flush=True)
-    results: dict[str, Any] = {
-        "1,024 lists of 100, flat": compare(flat_lists(1024, 100), rounds),
+    results: dict[str, Any] = {}
+    for threads, words in ((1, "one thread"), (2, "two threads")):
+        torch.set_num_threads(threads)
+        results[f"1,024 lists of 100, flat, {words}"] = compare(flat_lists(1024, 100), rounds)
+    results |= {
         "1,024 lists of 100": compare(batches(1024, 100), rounds),
         "10,240 lists of 100": compare(batches(10_240, 100), rounds),
     }
