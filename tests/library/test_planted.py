@@ -379,6 +379,15 @@ def test_no_counts_are_better_than_those_selected(task, loss, weight):
         assert (features @ s + weight * cost).item() == pytest.approx(max(values), abs=1e-12)
 
 
+def test_an_index_in_which_a_missed_positive_weighs_more_than_one_is_solved_by_the_table():
+    """T is not concave in tp then: a walk would stop at the first true positive, which costs more than it gains."""
+    scores, target = torch.tensor([-0.14, 1.17, -0.1], dtype=torch.float64), torch.tensor([1, 0, 1])
+    task, weight = Tversky(0.5, 1.5), -0.3
+    found, listed = task.output(scores, target, weight), task.outputs(scores, target)
+    best = (listed.features @ scores + weight * listed.loss).max()
+    torch.testing.assert_close(found.features @ scores + weight * found.loss, best)
+
+
 @pytest.mark.parametrize("cells", [1, 4, 9, 13, 36])
 def test_a_table_in_blocks_of_any_size_gives_the_whole_table(cells, monkeypatch):
     scores, target, mask = awkward(1)
@@ -435,14 +444,23 @@ def grades(task, target, seed=0):
     """A target for a task, from one of 0 and 1: grades, or the first of the classes that are 1."""
     generator = torch.Generator().manual_seed(seed)
     if isinstance(task, NDCG):
-        return target * torch.randint(1, 4, target.shape, generator=generator)
+        return target * torch.tensor([0.125, 1.0, 2.0, 2.5])[torch.randint(4, target.shape, generator=generator)]
     return target.int().argmax(-1) if isinstance(task, TopK | MulticlassZeroOne) else target
+
+
+class ShareOfAll(NDCG):
+    """The discounted gain as a share of all gains."""
+
+    def whole(self, best, total):
+        return total
 
 
 COSTS = [[0, 0.25, 1, 0.5, 1], [0.5, 0, 0.5, 1, 1], [1, 0.25, 0, 0, 0.5], [1, 1, 1, 0, 1], [0.5, 1, 0, 0.25, 0]]
 RANKED = [  # with the discounts of its ranks
     (NDCG(), [1 / log2(rank + 1) for rank in range(1, 6)]),
     (NDCG(2), [1, 1 / log2(3), 0, 0, 0]),
+    (NDCG(4), [1, 1 / log2(3), 1 / 2, 1 / log2(5), 0]),
+    (ShareOfAll(2), [1, 1 / log2(3), 0, 0, 0]),
     (NDCG(1), [1, 0, 0, 0, 0]),
     (PrecisionAtK(2), [1, 1, 0, 0, 0]),
     (PrecisionAtK(9), [1, 1, 1, 1, 1]),
@@ -460,7 +478,7 @@ def gains_of(task, target):
         return [1 - cost for cost in COSTS[int(target)]]
     if isinstance(task, TopK | MulticlassZeroOne):
         return [float(k == target) for k in range(5)]
-    return [2.0 ** int(grade) - 1 for grade in target]
+    return [2.0 ** float(grade) - 1 for grade in target]
 
 
 def of_one_list(task, discounts, target, valid):
@@ -474,7 +492,7 @@ def of_one_list(task, discounts, target, valid):
     best = (orders @ gains).max()
     unit = (orders[(orders @ gains).argmax()] * gains**2).sum() / best
     whole = torch.tensor(float(task.k)) if isinstance(task, PrecisionAtK) else best
-    return orders, gains, best, gains.sum() if isinstance(task, RecallAtK) else whole, unit
+    return orders, gains, best, gains.sum() if isinstance(task, RecallAtK | ShareOfAll) else whole, unit
 
 
 def valid_classes(task, target, mask):
@@ -521,6 +539,7 @@ def test_all_orders_are_listed_with_their_losses(task, discounts):
             of_one_list(task, discounts, target, valid),
         )
         if one is None:
+            assert (listed.features.shape, listed.loss.shape) == ((1, 5), (1,))
             assert not torch.cat([part.flatten() for part in listed]).any()
             continue
         orders, gains, best, whole, unit = one
@@ -529,6 +548,14 @@ def test_all_orders_are_listed_with_their_losses(task, discounts):
         assert {tuple(row) for row in found.mul(1e9).round().tolist()} == {
             tuple(row) for row in want.mul(1e9).round().tolist()
         }
+
+
+@each_that_ranks
+def test_scale_and_cost_are_numbers_in_lists_without_a_gain_too(task, discounts):
+    gains, mask = torch.zeros(2, 5, dtype=torch.float64), torch.tensor([True, False]).reshape(2, 1).expand(2, 5)
+    assert (task.scale(gains, mask) > 0).all()
+    for part in (task.scale(gains, mask), *task.cost(gains, mask)):
+        assert part.isfinite().all()
 
 
 ARRAYS = [*(task for task, _ in COUNTED), *(task for task, _ in RANKED)]
@@ -581,10 +608,11 @@ def test_lists_in_chunks_are_solved_as_each_alone(task, monkeypatch):
         ):
             torch.testing.assert_close(found, part, rtol=1e-12, atol=1e-12)
     assert torch.equal(scores, before)
-    shaped = task.contrast(
-        scores.reshape(3, 4, 5), target.reshape(3, 4, *target.shape[1:]), Row(1.0, TRUTH, 1.0), mask.reshape(3, 4, 5)
-    )
-    assert [part.shape for part in shaped] == [(3, 4, 5), (3, 4), (3, 4)]
+    shaped = scores.reshape(3, 4, 5), target.reshape(3, 4, *target.shape[1:])
+    row = Row._make(number.reshape(3, 4) for number in row)
+    for way in (type(task).contrast, Task.contrast):
+        for found, part in zip(way(task, *shaped, row, mask.reshape(3, 4, 5)), want, strict=True):
+            torch.testing.assert_close(found, part.reshape(3, 4, *part.shape[1:]), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("task", ARRAYS, ids=lambda one: repr(one)[:30])
@@ -683,7 +711,7 @@ CHUNKS, WORKERS, SHARES = (1, 20, 1 << 20), (1, 3), (0, 1 << 20)
 
 
 def laid_out(form):
-    """Flat lists: the items of a list apart, lists one behind the other, the shortest list first, or all of one length."""
+    """Flat lists: the items of a list apart, lists one behind the other, the shortest first, or all of one length."""
     lengths = sorted(LENGTHS) if form == "sorted" else [6] * 9 if form == "alike" else LENGTHS
     ids = torch.repeat_interleave(torch.arange(9), torch.tensor(lengths))
     generator = torch.Generator().manual_seed(8)
