@@ -28,9 +28,11 @@ from directloss import (
     PositiveDirect,
     PrecisionAtK,
     PrecisionAtKLoss,
+    PrecisionAtRecall,
     RankBiasedPrecision,
     RecallAtFPR,
     RecallAtK,
+    ReciprocalRank,
     Row,
     ScoreMemory,
     StructuredLoss,
@@ -224,8 +226,9 @@ def test_a_mask_elsewhere_and_complex_labels_are_refused():
         StructuredLoss(NDCG(), PositiveDirect(1.0))(SCORES, TARGET.to(torch.complex64))
 
 
-def test_an_item_without_a_valid_class_may_have_one_class_only():
-    loss = StructuredLoss(MulticlassZeroOne(), PositiveDirect(1.0))
+@pytest.mark.parametrize("task", [MulticlassZeroOne(), MulticlassZeroOne([[0]])], ids=repr)
+def test_an_item_without_a_valid_class_may_have_one_class_only(task):
+    loss = StructuredLoss(task, PositiveDirect(1.0))
     assert loss(torch.zeros(2, 1), torch.zeros(2, dtype=torch.long), torch.zeros(2, 1, dtype=torch.bool)) == 0
 
 
@@ -272,9 +275,32 @@ def test_limits_themselves_are_allowed():
     assert MulticlassZeroOne([[0, 1], [1, 0]]).costs == ((0.0, 1.0), (1.0, 0.0))
     highest = torch.tensor([500, 1, 0])
     assert NDCG().infer(torch.tensor([2.0, 1.0, 0.0]), highest).loss.item() == pytest.approx(0.0, abs=1e-6)
+    assert RecallAtFPR(0.0).infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([1, 0, 1])).loss == 0.5
     for wrong in (0.0, 1.5, -0.5):
         with pytest.raises(ValueError, match="persistence"):
             RankBiasedPrecision(wrong)
+
+
+def test_a_recall_of_next_to_nothing_asks_for_the_first_positive():
+    for target in ([1, 0, 1], [0, 1, 1], [0, 0, 1]):
+        one, other = (
+            task.infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor(target)).loss
+            for task in (PrecisionAtRecall(1e-12), ReciprocalRank())
+        )
+        torch.testing.assert_close(one, other)
+
+
+def test_a_share_of_positives_that_is_whole_but_for_rounding_is_whole():
+    target = torch.arange(52) != 7  # seven positives, a negative, the other positives, a negative
+    target[-1] = False
+    assert PrecisionAtRecall(0.14).infer(-torch.arange(52.0), target).loss == 0  # 0.14·50 is 7.000000000000001
+
+
+def test_an_error_names_what_is_wrong_and_not_a_limit_before_it():
+    with pytest.raises(ValueError, match="got 501 at index 2"):
+        NDCG().infer(torch.zeros(3), torch.tensor([500, 0, 501]))
+    with pytest.raises(ValueError, match=r"got 2\.0"):
+        MulticlassZeroOne([[0, 1], [2, 0]])
 
 
 def test_a_class_that_is_masked_costs_nothing_and_the_problem_counts():
@@ -328,14 +354,14 @@ WEIGHTS = [0.0, TRUTH, 0.3, -0.3, 1.1, -1.1, 8.0, -8.0]
 
 
 def awkward(seed, lists=40, items=5):
-    """Scores with many ties and zeros of both signs, classes, and a mask; some lists have one class, or nothing."""
+    """Scores with many ties and zeros of both signs, classes, and a mask; some lists have one class, one item, or none."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(-4, 5, (lists, items), generator=generator).double() / 4
     scores[scores == 0] *= torch.randn(int((scores == 0).sum()), generator=generator).double()
     scores[::3] += torch.randn(scores[::3].shape, generator=generator, dtype=torch.float64) / 2
     target = torch.rand(scores.shape, generator=generator) < torch.rand(lists, 1, generator=generator)
     mask = torch.rand(scores.shape, generator=generator) < 0.8
-    target[0], target[1], mask[2], mask[3:8] = False, True, False, True
+    target[0], target[1], mask[2], mask[3:7], mask[7] = False, True, False, True, torch.arange(items) == 1
     return scores, target, mask
 
 
@@ -529,6 +555,7 @@ def test_no_order_is_better_than_the_one_found_and_ties_are_shared(task, discoun
 
 @each_that_ranks
 def test_all_orders_are_listed_with_their_losses(task, discounts):
+    task = replace(task)  # made anew
     valid = torch.ones(5, dtype=torch.bool)
     for labels in ([0, 1, 0, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1]):
         target = grades(task, torch.tensor([labels]), 1)[0]
