@@ -354,7 +354,7 @@ WEIGHTS = [0.0, TRUTH, 0.3, -0.3, 1.1, -1.1, 8.0, -8.0]
 
 
 def awkward(seed, lists=40, items=5):
-    """Scores with many ties and zeros of both signs, classes, and a mask; some lists have one class, one item, or none."""
+    """Scores with many ties and zeros of both signs, classes, a mask; some lists have one class, one item, or none."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(-4, 5, (lists, items), generator=generator).double() / 4
     scores[scores == 0] *= torch.randn(int((scores == 0).sum()), generator=generator).double()
