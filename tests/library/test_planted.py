@@ -21,6 +21,7 @@ from directloss import (
     BinaryDCG,
     FMeasure,
     Hinge,
+    HitAtK,
     IoU,
     MulticlassZeroOne,
     NegativeDirect,
@@ -464,6 +465,19 @@ def test_all_subsets_are_listed_with_their_losses(task, loss):
 def test_a_task_of_counts_is_what_it_says_it_is(task):
     assert eval(repr(task)) == task
     assert repr(IoU(event_dims=1, count_empty=False)) == "IoU()"
+
+
+def test_options_that_are_left_out_are_those_of_the_documentation():
+    kinds = FMeasure, Tversky, TopK, PrecisionAtK, RecallAtK, AveragePrecisionAtK, HitAtK
+    assert [repr(kind()) for kind in kinds] == [
+        "FMeasure(beta=1.0)", "Tversky(alpha=0.5, beta=0.5)", "TopK(k=5)", "PrecisionAtK(k=10)", "RecallAtK(k=10)",
+        "AveragePrecisionAtK(k=10)", "HitAtK(k=10)",
+    ]  # fmt: skip
+    assert [repr(kind()) for kind in (PartialAUC, RecallAtFPR, PrecisionAtRecall, RankBiasedPrecision)] == [
+        "PartialAUC(max_fpr=0.1)", "RecallAtFPR(fpr=0.1)", "PrecisionAtRecall(recall=0.5)",
+        "RankBiasedPrecision(persistence=0.8)",
+    ]  # fmt: skip
+    assert (IoU().event_dims, IoU().count_empty) == (1, False)
 
 
 def grades(task, target, seed=0):
