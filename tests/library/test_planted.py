@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from inspect import signature
-from itertools import permutations, product
+from itertools import cycle, permutations, product
 from math import factorial, hypot, log2
 
 import numpy as np
@@ -752,8 +752,8 @@ CHUNKS, WORKERS, SHARES = (1, 20, 1 << 20), (1, 3), (0, 1 << 20)
 
 
 def laid_out(form):
-    """Flat lists: the items of a list apart, lists one behind the other, the shortest first, or all of one length."""
-    lengths = sorted(LENGTHS) if form == "sorted" else [6] * 9 if form == "alike" else LENGTHS
+    """Flat lists: items of a list apart, lists one behind the other, the shortest first, nearly all alike, or all."""
+    lengths = {"sorted": sorted(LENGTHS), "steps": [1, 2, *[3] * 7], "alike": [6] * 9}.get(form, LENGTHS)
     ids = torch.repeat_interleave(torch.arange(9), torch.tensor(lengths))
     generator = torch.Generator().manual_seed(8)
     ids = ids[torch.randperm(len(ids), generator=generator)] if form == "apart" else ids
@@ -766,8 +766,14 @@ def laid_out(form):
     )
 
 
+def in_turn(workers, parts):
+    """Give every worker a part, then every worker another one."""
+    for worker, part in zip(cycle(workers), parts, strict=False):
+        worker(part)
+
+
 @pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC()], ids=repr)
-@pytest.mark.parametrize("form", ["apart", "behind", "sorted", "alike"])
+@pytest.mark.parametrize("form", ["apart", "behind", "sorted", "steps", "alike"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_parts_of_lists_by_any_number_of_workers_are_each_list_alone(task, form, dtype, monkeypatch):
     scores, target, mask, ids = laid_out(form)
@@ -790,6 +796,7 @@ def test_parts_of_lists_by_any_number_of_workers_are_each_list_alone(task, form,
             for name, number in (("CHUNK", chunk), ("SHARED", shared), ("THREADED", 1), ("AWAKE", 1)):
                 monkeypatch.setattr(packed, name, number)
             monkeypatch.setattr(torch, "get_num_threads", lambda workers=workers: workers)
+            monkeypatch.setattr(packed, "in_threads", in_turn)
             found = [task.contrast_flat(scores, target, row, valid, groups)]
             if form == "alike":
                 shaped = [None if one is None else one.reshape(9, 6) for one in (scores, target, valid)]
