@@ -602,6 +602,22 @@ def test_scale_and_cost_are_numbers_in_lists_without_a_gain_too(task, discounts)
 ARRAYS = [*(task for task, _ in COUNTED), *(task for task, _ in RANKED)]
 
 
+@pytest.mark.parametrize("task", ARRAYS, ids=lambda one: repr(one)[:30])
+def test_what_a_solver_gets_of_an_item_that_is_masked_is_zero(task, monkeypatch):
+    scores, target, mask = awkward(7, lists=16)
+    target = grades(task, target)
+    mask = valid_classes(task, target, mask)
+    given, solve = [], type(task).solve
+    monkeypatch.setattr(
+        type(task), "solve", lambda self, lists, *rest: (given.append(lists), solve(self, lists, *rest))[1]
+    )
+    task.infer(scores.masked_fill(~mask, torch.nan), target, mask)
+    for lists in given:
+        assert not lists.scores[~mask.numpy()].any()
+        assert not lists.target[~mask.numpy()].any()
+    assert len(given) == 1
+
+
 def rows(lists):
     """Two outputs of all kinds, and a scale: numbers, one for every list, and the truth."""
     one, other, scale = numbers_of(lists, 5), -numbers_of(lists, 6), 1 + numbers_of(lists, 7)
