@@ -408,8 +408,8 @@ def test_no_counts_are_better_than_those_selected(task, loss, weight):
 
 def test_an_index_in_which_a_missed_positive_weighs_more_than_one_is_solved_by_the_table():
     """T is not concave in tp then: a walk would stop at the first true positive, which costs more than it gains."""
-    scores, target = torch.tensor([-0.14, 1.17, -0.1], dtype=torch.float64), torch.tensor([1, 0, 1])
-    task, weight = Tversky(0.5, 1.5), -0.3
+    scores, target = torch.tensor([-0.5, -1.3, -0.5], dtype=torch.float64), torch.tensor([1, 0, 1])
+    task, weight = Tversky(0.5, 1.5), -1.1
     found, listed = task.output(scores, target, weight), task.outputs(scores, target)
     best = (listed.features @ scores + weight * listed.loss).max()
     torch.testing.assert_close(found.features @ scores + weight * found.loss, best)
@@ -627,6 +627,7 @@ def rows(lists):
         Row(0.0, TRUTH, 1.0),
         Row(one, other, scale),
         Row(other, 0.4, 3.0),
+        Row(other, -0.5, 2.0),
     ]
 
 
@@ -791,7 +792,7 @@ def in_turn(workers, parts):
 @pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC()], ids=repr)
 @pytest.mark.parametrize("form", ["apart", "behind", "sorted", "steps", "alike"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_parts_of_lists_by_any_number_of_workers_are_each_list_alone(task, form, dtype, monkeypatch):
+def test_parts_of_lists_are_each_list_alone_however_they_are_handed_out(task, form, dtype, monkeypatch):
     scores, target, mask, ids = laid_out(form)
     scores = scores.to(dtype)
     row, groups = Row(numbers_of(9, 8), -numbers_of(9, 9), 1 + numbers_of(9, 10)), group(ids)
