@@ -366,10 +366,9 @@ def awkward(seed, lists=40, items=5):
     return scores, target, mask
 
 
-def numbers_of(lists, seed, sign=1):
-    """Another weight for every list, of a sign or of either."""
-    generator = torch.Generator().manual_seed(seed)
-    return sign * torch.rand(lists, generator=generator, dtype=torch.float64) * 3
+def numbers_of(lists, seed):
+    """A number above 0 for every list."""
+    return 3 * torch.rand(lists, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def sums(scores):
@@ -575,10 +574,8 @@ def test_all_orders_are_listed_with_their_losses(task, discounts):
         target = grades(task, torch.tensor([labels]), 1)[0]
         if labels == [1] * 5 and isinstance(task, NDCG):
             target = torch.full((5,), 2)
-        listed, one = (
-            task.outputs(torch.zeros(5, dtype=torch.float64), target),
-            of_one_list(task, discounts, target, valid),
-        )
+        listed = task.outputs(torch.zeros(5, dtype=torch.float64), target)
+        one = of_one_list(task, discounts, target, valid)
         if one is None:
             assert (listed.features.shape, listed.loss.shape) == ((1, 5), (1,))
             assert not torch.cat([part.flatten() for part in listed]).any()
@@ -775,12 +772,8 @@ def laid_out(form):
     generator = torch.Generator().manual_seed(8)
     ids = ids[torch.randperm(len(ids), generator=generator)] if form == "apart" else ids
     scores = torch.randint(-9, 10, ids.shape, generator=generator).double() / 3
-    return (
-        scores,
-        torch.rand(ids.shape, generator=generator) < 0.5,
-        torch.rand(ids.shape, generator=generator) < 0.9,
-        ids,
-    )
+    target, mask = (torch.rand(ids.shape, generator=generator) < share for share in (0.5, 0.9))
+    return scores, target, mask, ids
 
 
 def in_turn(workers, parts):
@@ -833,7 +826,7 @@ def test_a_score_that_is_none_is_found_in_every_part(chunk, form, monkeypatch):
     for k in range(len(ids)):
         broken = scores.clone()
         broken[k] = torch.nan
-        with pytest.raises(ValueError, match=f"scores must be finite where valid.* at index {k}"):
+        with pytest.raises(ValueError, match=rf"scores must be finite where valid.* at index {k}\."):
             ROCAUC().contrast_flat(broken, target, row, None, groups)
         if not mask[k]:
             assert ROCAUC().contrast_flat(broken, target, row, mask, groups).value.isfinite().all()
