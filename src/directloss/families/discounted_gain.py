@@ -117,7 +117,7 @@ class DiscountedGainTask(ArrayTask, LinearLossTask):
         gains = gains.astype(np.float64, copy=False)
         shares, gained = np.zeros((count, items)), np.zeros((2, count))
         bits = (items - 1).bit_length()
-        packed, kept = np.empty((count, items + 1), np.int64), np.empty(count, np.int64)
+        packed, kept = np.empty((count, items), np.int64), np.empty(count, np.int64)
         for output, weight in enumerate((away, toward)):
             if weight is None:
                 continue

@@ -42,7 +42,7 @@ def pack(
     factors: NDArray[np.float64],  # [b]
     least: NDArray[np.float64] | None,  # [b] items with a smaller key are left out
     bits: int,  # of an index
-    packed: NDArray[np.int64],  # [b, N + 1] written, from the first place of a row on; the rest is _NOTHING
+    packed: NDArray[np.int64],  # [b, N] written, from the first place of a row on; the rest is _NOTHING
     counts: NDArray[np.int64],  # [b] written: how many a row holds
 ) -> None:
     """Write integers whose ascending order is that of descending keys, up to the last bits of a key."""
