@@ -426,7 +426,7 @@ def ragged(task, rng, count, shape):
 
 
 RAGGED = {
-    LinearChain(): ((3, 3, 3), every_chain),
+    LinearChain(): ((3, 2, 2), every_chain),
     Alignment(0): ((5, 3), every_alignment),
     Alignment(1): ((6, 3), every_alignment),
     GridPath(4): ((3, 4), every_path),
@@ -568,6 +568,58 @@ def test_edges_have_no_cycle_one_source_and_one_sink():
     for wrong in ((), ((-1, 0),), ((0, 0),), ((0, 1), (1, 0)), ((0, 1), (2, 1)), ((0, 1), (0, 2))):
         with pytest.raises(ValueError, match="must"):
             DAGPath(wrong)
+    for negative in ((0, -1), (-1, 0)):
+        with pytest.raises(ValueError, match="edges must be pairs"):
+            DAGPath(((1, 2), negative))
     assert DAGPath(((0, 1), (2, 1)), source=2).infer(torch.zeros(2), torch.tensor([0, 1])).loss == 0
     assert DAGPath(((0, 1), (0, 2)), sink=1).infer(torch.zeros(2), torch.tensor([1, 0])).loss == 0
     assert DAGPath(((0, 5),)).infer(torch.zeros(1), torch.tensor([1])).loss == 0  # numbers may be left out
+
+
+def test_edges_may_be_given_as_lists_or_arrays():
+    given = DAGPath(((0, 1), (0, 2), (1, 3), (2, 3)))
+    for edges in (given.edges, list(map(list, given.edges)), np.array(given.edges)):
+        assert DAGPath(edges) == given == DAGPath()
+        assert hash(DAGPath(edges)) == hash(given)
+
+
+def test_parallel_edges_are_paths_of_one_edge():
+    output = DAGPath(((0, 1), (0, 1))).infer(torch.tensor([1.0, 0.0]), torch.tensor([0, 1]))
+    assert output.features.tolist() == [2.0, 0.0]
+    assert output.loss == 1
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
+def test_costs_that_differ_by_rounding_alone_do_not_count(unit):
+    """What edges cost is a difference of heights, so every path costs the same; then one costs a little more."""
+    task, tails, heads = DAGPath(EDGES, "regret"), *torch.tensor(EDGES).T
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn((50, len(EDGES)), generator=generator, dtype=torch.float64)
+    heights = unit * torch.randn((50, 5), generator=generator, dtype=torch.float64)
+    costs = heights[:, tails] - heights[:, heads]
+    assert not task.infer_augmented(scores, costs, 1.0).features.any()
+    costs[:, 5] += 1e-9 * unit
+    assert (task.infer_augmented(scores, costs, 1e9).loss > 0.99).all()
+
+
+def test_structures_have_an_order():
+    assert not any(task.exchangeable for task in RAGGED)
+
+
+def test_weights_and_scales_of_chains_are_numbers_one_for_each():
+    scores, target, one = torch.zeros(2, 1, 2, 2), torch.zeros(2, 2).long(), torch.ones(2, dtype=torch.float64)
+    assert LinearChain().contrast(scores, target, Row(one, -one, one)).counted.all()
+    for wrong in (torch.nan * one, torch.ones(3), torch.nan):
+        with pytest.raises(ValueError, match="weight"):
+            LinearChain().contrast(scores, target, Row(wrong, 0.0, 1.0))
+        with pytest.raises(ValueError, match="scale"):
+            LinearChain().contrast(scores, target, Row(1.0, 0.0, wrong))
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [(torch.float32, 1e37), (torch.float64, 1e299)])
+def test_chains_of_large_scores_have_the_labels_of_small_ones(dtype, unit):
+    scores = torch.randn((2, 3, 2, 2), generator=torch.Generator().manual_seed(0), dtype=dtype)
+    target = torch.zeros(2, 4).long()
+    small, large = (LinearChain().infer(factor * scores, target).features for factor in (1.0, unit))
+    assert small.equal(large)
+    assert small[:, :, 1].any()  # not the first labels everywhere
