@@ -29,7 +29,15 @@ def uncompiled(monkeypatch):
 
 
 def levels(rng, shape, highest=2):
-    return rng.integers(-highest, highest + 1, shape) * 1.0
+    """Whole numbers; those of the first problem would win in the next, if it read what is left of that."""
+    numbers = rng.integers(-highest, highest + 1, shape) * 1.0
+    numbers[0] += 50.0
+    return numbers
+
+
+def unit(rng):
+    """Any magnitude: sums stay exact."""
+    return 2.0 ** int(rng.choice([-100, 0, 100]))
 
 
 # --- kernels
@@ -39,8 +47,7 @@ def test_best_alignment_has_the_earliest_starts_of_all_that_are_best():
     rng = np.random.default_rng(0)
     for number in range(150):
         count, frames, segments = 4, int(rng.integers(1, 7)), int(rng.integers(1, 5))
-        scores = levels(rng, (count, frames, segments), 1 + number % 3)
-        scores[0] += 50.0  # what is left of the first problem would win in the next
+        scores = levels(rng, (count, frames, segments), 1 + number % 3) * unit(rng)
         n = np.minimum(rng.integers(0, segments + 1, count), frames)
         t = rng.integers(n, frames + 1) * (n > 0)
         found = np.full((count, segments), -7)
@@ -79,9 +86,8 @@ def test_best_path_of_a_grid_is_the_first_of_the_best_going_back(diagonal):
     seen = set()
     for number in range(150):
         shape = 3, int(rng.integers(1, 5)), int(rng.integers(1, 5))
-        scores, valid = levels(rng, shape, 1 + number % 3), rng.random(shape) < rng.choice([0.6, 0.9, 1.0])
-        scores[0] += 50.0
-        scores = np.where(valid, scores, rng.choice([np.nan, 1e9]))
+        scores, valid = levels(rng, shape, 1 + number % 3) * unit(rng), rng.random(shape) < rng.choice([0.6, 0.9, 1.0])
+        scores = np.where(valid, scores, rng.choice([np.nan, 1e99]))
         y = np.zeros(shape)
         found = grid_path.grid_path(scores, valid, diagonal, y)
         for b in range(3):
@@ -106,8 +112,7 @@ def test_best_path_of_edges_is_the_first_of_the_best_going_back():
         order = np.argsort(ends[:, 0], kind="stable")
         tails, heads = names[ends].T
         source, sink = names[0], names[int(rng.integers(nodes))]
-        scores, valid = levels(rng, (3, edges), 1 + number % 3), rng.random((3, edges)) < 0.85
-        scores[0] += 50.0
+        scores, valid = levels(rng, (3, edges), 1 + number % 3) * unit(rng), rng.random((3, edges)) < 0.85
         y = np.zeros((3, edges))
         found = grid_path.dag_path(scores, valid, order, tails, heads, nodes, source, sink, y)
 
@@ -132,7 +137,6 @@ def test_best_labels_of_a_chain_are_the_smallest_of_the_best_from_the_last_step_
         most, labels, count = int(rng.integers(1, 4)), int(rng.integers(1, 4)), 3
         scores = levels(rng, (count, most, labels, labels), 1 + number % 3).astype(dtype)
         edges = rng.integers(0, most + 1, count)
-        scores[0] += 50
         scores[np.arange(most) >= edges[:, None]] = np.nan
         target = rng.integers(labels, size=(count, most + 1))
         prices = np.array([np.full(count, price) for price in (0.0, 0.5, -0.5)]) * rng.integers(1, 5, count)
@@ -589,16 +593,16 @@ def test_parallel_edges_are_paths_of_one_edge():
     assert output.loss == 1
 
 
-@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
-def test_costs_that_differ_by_rounding_alone_do_not_count(unit):
+@pytest.mark.parametrize("height", [1e-30, 1.0, 1e30])
+def test_costs_that_differ_by_rounding_alone_do_not_count(height):
     """What edges cost is a difference of heights, so every path costs the same; then one costs a little more."""
     task, tails, heads = DAGPath(EDGES, "regret"), *torch.tensor(EDGES).T
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn((50, len(EDGES)), generator=generator, dtype=torch.float64)
-    heights = unit * torch.randn((50, 5), generator=generator, dtype=torch.float64)
+    heights = height * torch.randn((50, 5), generator=generator, dtype=torch.float64)
     costs = heights[:, tails] - heights[:, heads]
     assert not task.infer_augmented(scores, costs, 1.0).features.any()
-    costs[:, 5] += 1e-9 * unit
+    costs[:, 5] += 1e-9 * height
     assert (task.infer_augmented(scores, costs, 1e9).loss > 0.99).all()
 
 
@@ -616,10 +620,29 @@ def test_weights_and_scales_of_chains_are_numbers_one_for_each():
             LinearChain().contrast(scores, target, Row(1.0, 0.0, wrong))
 
 
-@pytest.mark.parametrize(("dtype", "unit"), [(torch.float32, 1e37), (torch.float64, 1e299)])
-def test_chains_of_large_scores_have_the_labels_of_small_ones(dtype, unit):
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.float32, 1e37), (torch.float64, 1e299)])
+def test_chains_of_large_scores_have_the_labels_of_small_ones(dtype, factor):
     scores = torch.randn((2, 3, 2, 2), generator=torch.Generator().manual_seed(0), dtype=dtype)
     target = torch.zeros(2, 4).long()
-    small, large = (LinearChain().infer(factor * scores, target).features for factor in (1.0, unit))
+    small, large = (LinearChain().infer(each * scores, target).features for each in (1.0, factor))
     assert small.equal(large)
     assert small[:, :, 1].any()  # not the first labels everywhere
+
+
+@pytest.mark.parametrize("task", RAGGED, ids=repr)
+def test_an_update_is_the_same_in_any_unit_of_scores(task):
+    scores, target, mask = ragged(task, np.random.default_rng(10), 20, RAGGED[task][0])
+    want = task.contrast(scores, target, Row(1.0, -0.5, 1.0), mask)
+    for each in (2.0**-100, 2.0**100):
+        found = task.contrast(scores * each, target, Row(each, -0.5 * each, 1 / each), mask)
+        assert found.value.equal(want.value)
+        assert (found.gradient * each).equal(want.gradient)
+
+
+def test_a_huge_weight_leaves_the_choice_among_right_alignments_to_the_scores():
+    for start in (1, 2, 3):
+        scores = torch.zeros(6, 2, dtype=torch.float64)
+        scores[:start, 0], scores[start:, 1] = 1.0, 1.0
+        found = Alignment(1).infer_augmented(scores, torch.tensor([0, 2]), -1e20)
+        assert found.loss == 0
+        assert found.features.sign().equal(scores)
