@@ -151,6 +151,7 @@ def test_narrowed_band_holds_the_best_worth(detail):
             assert cells == (high - low).sum()
             assert (low <= high).all()
             assert (np.diff(high) >= 0).all() or (np.diff(before[1]) < 0).any()
+            assert (np.diff(low) >= 0).all()
         above = np.full(a.size, -7, np.int32)
         kernels._solve_band(a, b, kappa, low, high, np.full(b.size + 1, np.nan), above)
         check(a, b, kappa, above)
