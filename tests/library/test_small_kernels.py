@@ -135,7 +135,7 @@ def test_band_cut_into_blocks_holds_the_best_worth(unit):
         a, b = unit * a, unit * b
         kappa = unit * 10.0 ** rng.uniform(-1, 1) * M / 2
         above = np.full(P, -7, np.int32)
-        kernels._solve_band(a, b, kappa, np.zeros(P, np.int32), np.full(P, M, np.int32), np.empty(b.size + 1), above)
+        kernels._solve_band(a, b, kappa, np.zeros(P, np.int32), np.full(P, M, np.int32), np.full(M + 1, np.nan), above)
         check(a, b, kappa, above)
 
 
@@ -151,8 +151,9 @@ def test_narrowed_band_holds_the_best_worth(detail):
             assert cells == (high - low).sum()
             assert (low <= high).all()
             assert (np.diff(high) >= 0).all() or (np.diff(before[1]) < 0).any()
+            assert (np.diff(low) >= 0).all()
         above = np.full(a.size, -7, np.int32)
-        kernels._solve_band(a, b, kappa, low, high, np.empty(b.size + 1), above)
+        kernels._solve_band(a, b, kappa, low, high, np.full(b.size + 1, np.nan), above)
         check(a, b, kappa, above)
 
 
@@ -180,7 +181,7 @@ def test_narrowing_keeps_a_best_place_beside_an_edge_that_is_nearly_as_good(exam
         kernels._clamp(a, b, sums, kappa, low, high)
     kernels._narrow(a, b, sums, kappa, low, high, detail)
     above = np.full(a.size, -7, np.int32)
-    kernels._solve_band(a, b, kappa, low, high, np.empty(b.size + 1), above)
+    kernels._solve_band(a, b, kappa, low, high, np.full(b.size + 1, np.nan), above)
     check(a, b, kappa, above)
 
 
@@ -281,7 +282,7 @@ def test_clamped_band_holds_the_best_worth():
         assert cells == (high - low).sum()
         check_clamped(a, b, kappa, low, high)
         above = np.full(a.size, -7, np.int32)
-        kernels._solve_band(a, b, kappa, low, high, np.empty(b.size + 1), above)
+        kernels._solve_band(a, b, kappa, low, high, np.full(b.size + 1, np.nan), above)
         check(a, b, kappa, above)
 
 
@@ -397,6 +398,25 @@ def test_rows_alone_end_where_moving_on_gains_nothing():
         above = np.full(1, -7, np.int32)
         kernels._place_rows(np.zeros(1), np.full(negatives, -1.0), 2.0, np.zeros(1, np.int32), above)
         assert above.tolist() == [0]
+
+
+@pytest.mark.parametrize("short", [5, 100])
+def test_rows_alone_end_at_their_place_far_behind_the_windows_too(short, monkeypatch):
+    """Whether the search starts at the row above or at the prediction; four windows are 12 places."""
+    monkeypatch.setattr(kernels, "_SHORT", short)
+    rng = np.random.default_rng(12)
+    furthest = 0
+    for _ in range(100):
+        P, M = int(rng.integers(1, 9)), int(rng.integers(13, 60))
+        a, b = -np.sort(-rng.normal(size=P)), -np.sort(-rng.normal(size=M) - rng.choice([0.0, 3.0]))
+        kappa = 10.0 ** rng.uniform(-1, 3)
+        i, c = np.arange(1, P + 1)[:, None], np.arange(1, M + 1)
+        rising = (b - a[:, None]) * ((i + c - 1.0) * (i + c)) + kappa * i > 0
+        above = np.full(P, -7, np.int32)
+        assert kernels._place_rows(a, b, kappa, predicted(a, b), above) == (np.diff(rising.sum(1)) >= 0).all()
+        assert above.tolist() == rising.sum(1).tolist()
+        furthest += ((above - (predicted(a, b) if short > M else 0) > 12) & (above < M)).sum()
+    assert furthest > 20
 
 
 def test_keys_hold_the_scores_to_the_last_bit():

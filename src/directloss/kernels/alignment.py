@@ -26,7 +26,7 @@ def alignment_starts(
         for t in range(frames[b]):
             for i in range(min(t, last) + 1):
                 stay = value[t - 1, i] if t > i else -np.inf
-                enter = value[t - 1, i - 1] if t > 0 and i > 0 else -np.inf
+                enter = value[t - 1, i - 1] if i > 0 else -np.inf
                 value[t, i] = scores[b, t, i] + (max(stay, enter) if t > 0 else 0.0)
         i = last
         for t in range(frames[b] - 1, 0, -1):

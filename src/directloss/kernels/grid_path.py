@@ -73,7 +73,7 @@ def dag_path(
     found = np.zeros(len(scores), np.bool_)
     value, back = np.empty(nodes), np.empty(nodes, np.int64)
     for b in range(len(scores)):
-        value[:], back[:] = -np.inf, -1
+        value[:] = -np.inf
         value[source] = 0.0
         for edge in order:
             through = value[tails[edge]] + scores[b, edge]
