@@ -379,7 +379,8 @@ def _solve_band(
             starts.append(i)
             size = 0
         size += high[i] - low[i] + 1
-    room[0] = 0.0  # of the first row; any other reads what the row before it wrote, as low and high do not fall
+    for c in range(M + 1):
+        room[c] = 0.0
     kept = np.empty((len(starts) - 1, M + 1))
     unused = np.empty(0, np.bool_)
     for k in range(len(starts) - 1):
