@@ -60,9 +60,9 @@ def worth(a, b, u, phi, r, kappa, above):
     return (sums[above] - above * a - kappa * u * phi[r * np.arange(a.size) + above]).sum(-1)
 
 
-def vectors(rng, P, M):
-    """u, φ and r of a metric: of all shapes, of whole numbers or not."""
-    r, whole = int(rng.integers(2)), rng.random() < 0.5
+def vectors(rng, P, M, whole):
+    """u, φ and r of a metric: of all shapes, and of any sign, as only differences of φ count."""
+    r = int(rng.integers(2))
 
     def numbers(size):
         return rng.integers(0, 4, size) * 1.0 if whole else rng.exponential(size=size)
@@ -74,14 +74,15 @@ def vectors(rng, P, M):
         drops * (places < rng.integers(length)), 1.0 * (places == rng.integers(length)),
     ][rng.integers(7)]  # fmt: skip
     u = [u, np.sort(u), -np.sort(-u), np.ones(P), u * (np.arange(P) == rng.integers(P))][rng.integers(5)]
-    return u, rng.integers(2) + np.append(np.cumsum(drops[::-1])[::-1], 0.0), r
+    return u, rng.choice([-9.0, 0.0, 1.0]) + np.append(np.cumsum(drops[::-1])[::-1], 0.0), r
 
 
-def problem(rng, P, M):
-    """Of any metric, and κ of any sign."""
+def problem(rng, P, M, whole=None):
+    """Of any metric, and κ of any sign; of whole numbers if told so."""
+    of_scores, of_metric = rng.random(2) < 0.5 if whole is None else (whole, whole)
     kappa = float(rng.choice([-1, 1]) * 2.0 ** rng.integers(-3, 4))
-    scores = rng.normal(size=P + M) if rng.random() < 0.5 else rng.integers(-3, 4, P + M) * 1.0
-    return Problem(-np.sort(-scores[:P]), -np.sort(-scores[P:]), *vectors(rng, P, M), kappa)
+    scores = rng.integers(-3, 4, P + M) * 1.0 if of_scores else rng.normal(size=P + M)
+    return Problem(-np.sort(-scores[:P]), -np.sort(-scores[P:]), *vectors(rng, P, M, of_metric), kappa)
 
 
 def cut_of(phi):
@@ -112,7 +113,7 @@ def check(some, above, best):
     assert (np.diff(above) >= 0).all()
     assert above.min() >= 0
     assert above.max() <= b.size
-    size = np.abs(a).sum() + np.abs(b).sum() + abs(kappa) * u.sum() * phi[0]
+    size = np.abs(a).sum() + np.abs(b).sum() + abs(kappa) * u.sum() * np.abs(phi).max()
     assert worth(*some, above) == pytest.approx(best, rel=0, abs=1e-11 * size)
 
 
@@ -136,13 +137,24 @@ def test_every_way_attains_the_best_worth():
     assert len(seen) == 14
 
 
+def test_rows_or_columns_by_themselves_give_the_least_of_the_best_staircases():
+    rng = np.random.default_rng(22)
+    for _ in range(300):
+        P, M = rng.integers(1, 6, 2)
+        some = problem(rng, P, M, whole=True)
+        worths = worth(*some, staircases(P, M))
+        least = staircases(P, M)[worths == worths.max()].min(0)
+        for way in {kernels.WALK, kernels.ROWS, kernels.COLUMNS}.intersection(ways(some)):
+            assert solve(some, way).tolist() == least.tolist()
+
+
 def test_every_way_attains_the_best_worth_in_parts_between_wide_gaps():
-    """All of the loss is worth |κ|·Z, so no pair is swapped across a wider gap."""
+    """No pair is swapped across a gap that is wider than all of the loss is worth."""
     rng = np.random.default_rng(1)
     for _ in range(400):
         P, M = rng.integers(1, 6, 2)
         a, b, u, phi, r, kappa = problem(rng, P, M)
-        reach = abs(kappa) * (u * phi[r * np.arange(P)]).sum()
+        reach = abs(kappa) * (u * (phi[r * np.arange(P)] - phi[r * np.arange(P) + M])).sum()
         far = rng.integers(0, 3, P + M) * np.ceil(rng.choice([0.5, 1.0, 1.5]) * reach)
         a, b = -np.sort(-a - far[:P]), -np.sort(-b - far[P:])
         some = Problem(a, b, u, phi, r, kappa)
@@ -156,7 +168,7 @@ def test_scores_far_from_zero_keep_their_differences():
     rng = np.random.default_rng(2)
     for _ in range(300):
         P, M = rng.integers(2, 6, 2)
-        metric = *vectors(rng, P, M), float(rng.choice([-1, 1]))
+        metric = *vectors(rng, P, M, rng.random() < 0.5), float(rng.choice([-1, 1]))
         near, side = rng.integers(-9, 10, P + M) / 4, rng.integers(2, size=P + M)
         ranked = -np.sort(-near[:P] - 1e4 * side[:P]), -np.sort(-near[P:] - 1e4 * side[P:])
         best = worth(*ranked, *metric, staircases(P, M)).max()
@@ -207,22 +219,37 @@ def test_band_cut_into_blocks_holds_the_best_worth():
         check(some, above, best_in_band(*some, low, high))
 
 
+def clamped(a, b, u, phi, r, kappa, low, high):
+    """A band cut back to the best places of single rows, once down and once up."""
+    sums, places = np.concatenate(([0.0], np.cumsum(b))), np.arange(b.size + 1)
+    rows = [sums - places * a[i] - kappa * u[i] * phi[r * i + places] for i in range(a.size)]
+    low, high = low.copy(), high.copy()
+    for i in range(a.size):
+        start = max(low[i], high[i - 1]) if i else low[i]
+        high[i] = start + rows[i][start : high[i] + 1].argmax()
+    for i in reversed(range(a.size)):
+        stop = min(high[i], low[i + 1]) if i + 1 < a.size else high[i]
+        low[i] += rows[i][low[i] : stop + 1].argmax()
+    return low, high
+
+
 def test_clamped_band_holds_the_best_worth():
+    """And nothing that single rows leave out."""
     rng = np.random.default_rng(5)
     for _ in range(200):
         P, M = rng.integers(1, 7, 2)
-        some = problem(rng, P, M)
+        some = problem(rng, P, M, whole=True)
         low, high = predicted(some.a, some.b), predicted(some.a, some.b)
         if some.kappa > 0:
             high[:] = M
         else:
             low[:] = 0
-        before = low.copy(), high.copy()
+        first, last = clamped(*some, low, high)
         cells = kernels._clamp(*some, low, high)
         assert cells == (high - low).sum()
-        assert (before[0] <= low).all()
+        assert (first <= low).all()
         assert (low <= high).all()
-        assert (high <= before[1]).all()
+        assert (high <= last).all()
         best = worth(*some, staircases(P, M)).max()
         assert best_in_band(*some, low, high) == pytest.approx(best, rel=0, abs=1e-9)
 
@@ -262,7 +289,7 @@ def metrics(rng, problems):
     for _ in range(problems):
         P, M = (int(size) for size in rng.integers(1, 5, 2))
         a, b, u, phi, r, _ = problem(rng, P, M)
-        if (u * phi[r * np.arange(P)]).sum() > 0:
+        if (u * phi[r * np.arange(P)]).sum() > 0 <= (u * phi[r * np.arange(P) + M]).sum():
             yield Metric(u, phi, r), a, b
 
 
