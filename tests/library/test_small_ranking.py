@@ -163,19 +163,40 @@ def test_every_way_attains_the_best_worth_in_parts_between_wide_gaps():
             check(some, solve(some, way, reach), best)
 
 
+def small_numbers(rng):
+    """A problem with few digits, that has many outputs nearly as good as the best."""
+    P, M = rng.integers(2, 8), rng.integers(1, 5)
+    near = rng.integers(-3, 4, P + M) / 4
+    metric = *vectors(rng, P, M, whole=True), float(rng.choice([-0.25, 0.25]))
+    return Problem(-np.sort(-near[:P]), -np.sort(-near[P:]), *metric)
+
+
 def test_scores_far_from_zero_keep_their_differences():
-    """Two parts, of whole numbers around ±2^50: sums of such scores are not exact, sums of their differences are."""
+    """Sums of these scores are not exact, sums of their differences are."""
     rng = np.random.default_rng(2)
-    for _ in range(300):
-        P, M = rng.integers(2, 6, 2)
-        metric = *vectors(rng, P, M, rng.random() < 0.5), float(rng.choice([-1, 1]))
-        near, side = rng.integers(-9, 10, P + M) / 4, rng.integers(2, size=P + M)
-        ranked = -np.sort(-near[:P] - 1e4 * side[:P]), -np.sort(-near[P:] - 1e4 * side[P:])
-        best = worth(*ranked, *metric, staircases(P, M)).max()
-        a, b = (np.where(some < -1e3, some + 1e4 - 2.0**50, some + 2.0**50) for some in ranked)
-        some = Problem(a, b, *metric)
+    for _ in range(200):
+        some = small_numbers(rng)
+        best = worth(*some, staircases(some.a.size, some.b.size)).max()
+        away = some._replace(a=some.a + 2.0**50, b=some.b + 2.0**50)
         for way in ways(some):
-            assert worth(*ranked, *metric, solve(some, way, 1e3)) == pytest.approx(best, rel=0, abs=1e-9)
+            assert worth(*some, solve(away, way, 1e3)) == best
+
+
+def test_scores_far_away_do_not_spoil_the_rest():
+    """Far above, or far below: no sum of all scores has a digit of the others."""
+    rng = np.random.default_rng(23)
+    for number in range(200):
+        some = small_numbers(rng)
+        side, size = (1.0, -1.0)[number % 2], rng.choice([0.0, 0.2, 0.5], 2)
+        far = [rng.random(scores.size) < share for scores, share in zip(some[:2], size, strict=True)]
+        near, large = (
+            some._replace(a=np.where(far[0], unit, some.a), b=np.where(far[1], unit, some.b))
+            for unit in (side * 1e4, side * 2.0**60)
+        )
+        near, large = (one._replace(a=-np.sort(-one.a), b=-np.sort(-one.b)) for one in (near, large))
+        best = worth(*near, staircases(some.a.size, some.b.size)).max()
+        for way in ways(some):
+            assert worth(*near, solve(large, way, 1e3)) == pytest.approx(best, rel=0, abs=1e-7)
 
 
 def test_row_alone_ends_at_the_least_of_its_best_places():
@@ -209,6 +230,8 @@ def test_band_cut_into_blocks_holds_the_best_worth():
         some = problem(rng, P, M)
         if number % 2:  # in no order, so that many rows end together
             some = some._replace(a=rng.permutation(some.a))
+        unit = 2.0 ** rng.choice([-80, 0, 80])
+        some = some._replace(a=unit * some.a, b=unit * some.b, kappa=unit * some.kappa)
         low, high = np.zeros(P, np.int32), np.full(P, M, np.int32)
         if number % 3:
             low, high = np.sort(np.sort(rng.integers(0, M + 1, (2, P))), 0).astype(np.int32)
@@ -302,6 +325,15 @@ def test_loss_of_a_prediction_with_ties_is_a_mean_over_orders():
         differ = target[:, None].double() - target.double()  # 1 for a positive and a negative
         pairs = differ * torch.sign((scores[:, None] - scores) * differ)
         assert features.numpy() == pytest.approx(pairs.sum(1).numpy() * 3.0 / (a.size * b.size), abs=1e-12)
+
+
+def test_rounding_takes_no_loss_above_one():
+    rng = np.random.default_rng(24)
+    for _ in range(100):
+        task = Metric(rng.random(5), np.append(-np.sort(-rng.random(2)), 0.0), 0)
+        loss = task.output(torch.arange(7.0).double(), torch.arange(7) < 5, 0.0).loss.item()
+        assert loss == pytest.approx(1.0)
+        assert loss <= 1.0
 
 
 def objective(task, a, b, weight):
@@ -497,7 +529,7 @@ def test_cuts_attain_the_best_value():
 
 def test_list_without_a_weight_is_left_as_it_is():
     rng = np.random.default_rng(14)
-    scores, positive, _ = rng.normal(size=(3, 6)), rng.random((3, 6)) < 0.5, None
+    scores, positive = rng.normal(size=(3, 6)), rng.random((3, 6)) < 0.5
     cuts, relative, chosen = tversky(scores, positive, None, np.array([8.0, 0.0, -8.0]), 0.5, 0.5)
     assert (cuts[1] == -7).all()
     assert relative[1] == -7
