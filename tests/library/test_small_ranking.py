@@ -137,6 +137,14 @@ def test_every_way_attains_the_best_worth():
     assert len(seen) == 14
 
 
+def test_the_only_row_that_counts_takes_the_others_along_in_the_best_way():
+    rng = np.random.default_rng(25)
+    for _ in range(200):
+        P, M = rng.integers(1, 6, 2)
+        some = problem(rng, P, M)._replace(u=2.0 * (np.arange(P) == rng.integers(P)))
+        check(some, solve(some, kernels.ONE_ROW), worth(*some, staircases(P, M)).max())
+
+
 def test_rows_or_columns_by_themselves_give_the_least_of_the_best_staircases():
     rng = np.random.default_rng(22)
     for _ in range(300):
