@@ -338,7 +338,7 @@ def test_loss_of_a_prediction_with_ties_is_a_mean_over_orders():
 def test_rounding_takes_no_loss_above_one():
     rng = np.random.default_rng(24)
     for _ in range(100):
-        task = Metric(rng.random(5), np.append(-np.sort(-rng.random(2)), 0.0), 0)
+        task = Metric(rng.random(5), np.append(-np.sort(-rng.random(2)), rng.choice([0.0, -1e-13])), 0)
         loss = task.output(torch.arange(7.0).double(), torch.arange(7) < 5, 0.0).loss.item()
         assert loss == pytest.approx(1.0)
         assert loss <= 1.0
