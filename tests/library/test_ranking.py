@@ -340,6 +340,7 @@ def test_partial_auc_is_the_area_that_scikit_learn_standardises():
         (lambda P, M: ByRank(np.full(P, 1e308), np.ones(P + M)), "must be above 0 for the perfect ranking; got inf"),
         (lambda P, M: ByRank(np.ones(P), 3.0 - np.arange(P + M)), "at least 0 for the worst ranking.*; got -1.0"),
         (lambda P, M: ByNegatives(np.ones(P), 2.0 - np.arange(M + 1)), "at least 0 for the worst ranking.*; got -2.0"),
+        (lambda P, M: ByNegatives(np.ones(P), 1e-12 * (2.0 - np.arange(M + 1))), "at least 0 for the worst ranking"),
         (lambda P, M: ByRank(np.array([1.0, np.inf]), np.ones(P + M)), "finite weights; got inf"),
         (lambda P, M: ByRank(np.array([1.0, -2.0]), np.ones(P + M)), "weights of at least 0; got -2.0"),
     ],
