@@ -18,6 +18,7 @@ __all__ = ["ByNegatives", "ByRank", "describe", "plan"]
 SMALL = 1 << 12  # cells up to which a table is solved whole
 PLANNED = 1 << 11  # items up to which plans of many lists are kept
 CUT_CELLS = 1 << 26  # of the triangle above a cut that is solved whole
+ROUNDING = 1e-9  # how far sums may take a loss above 1
 
 
 class ByRank(NamedTuple):
@@ -77,6 +78,12 @@ def _make_plan(handle: int, positives: int, negatives: int) -> Plan:
     if not 0 < best < np.inf:
         raise ValueError(
             f"{type(task).__name__}.gain({positives}, {negatives}) must be above 0 for the perfect ranking; got {best}."
+        )
+    worst = float(weights @ (discounts[negatives:] if by_rank else np.full(positives, discounts[negatives])))
+    if worst < -ROUNDING * best:
+        raise ValueError(
+            f"{type(task).__name__}.gain({positives}, {negatives}) must be at least 0 for the worst ranking, so that "
+            f"no loss is above 1; got {worst}."
         )
     if not (isinstance(scale, int | float) and 0 < scale < np.inf):
         raise ValueError(

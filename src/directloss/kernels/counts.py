@@ -87,7 +87,7 @@ def _gains(s: float, tp: float, fp: float, P: float, alpha: float, beta: float, 
     if weight > 0.0:
         if P == 0.0:
             return fp == 0.0 and weight > s
-        return tp > 0.0 and weight * alpha * tp > s * (D * (D + alpha))
+        return weight * alpha * tp > s * (D * (D + alpha))
     if D == 0.0:
         return -weight > s
     return -weight * (alpha * fp + beta * P) > s * (D * (D + 1.0 - beta))

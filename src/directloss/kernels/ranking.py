@@ -195,11 +195,10 @@ def _solve_one_row(
     P, M = a.size, b.size
     place = np.int64(predicted[t])
     here = phi[place]
-    cost, best, total = 0.0, 0.0, 0.0
+    cost, best, total = 0.0, 0.0, a[t]
     if weight > 0.0:
         most = weight * (here - phi[M])
         q = t + 1  # rows t to q have fewer than x negatives above them
-        total = a[t]
         for x in range(predicted[t] + 1, M + 1):
             while q < P and predicted[q] < x:
                 total += a[q]
@@ -214,7 +213,6 @@ def _solve_one_row(
     else:
         most = weight * (here - phi[0])
         q = t  # rows q to t have more than x negatives above them
-        total = a[t]
         for x in range(predicted[t] - 1, -1, -1):
             while q > 0 and predicted[q - 1] > x:
                 q -= 1
