@@ -127,8 +127,7 @@ def _place_negatives(
     top = 4
     while top > 0:
         top -= 4
-        first, last = np.int64(stack[top]), np.int64(stack[top + 1])
-        low, high = np.int64(stack[top + 2]), np.int64(stack[top + 3])
+        first, last, low, high = int(stack[top]), int(stack[top + 1]), int(stack[top + 2]), int(stack[top + 3])
         if low == high:
             placed[low] += last - first
             continue
