@@ -115,6 +115,31 @@ def test_rows_that_want_the_same_negatives_share_them_in_the_best_way():
         check(a, b, -kappa, above)
 
 
+@pytest.mark.parametrize(("score", "places"), [(-0.45, [0, 0]), (-0.4, [1, 1])])
+def test_last_row_does_not_follow_the_one_above_it_where_both_lose(score, places):
+    """Alone, the first row wants the negative below −κ/3 and the second does not: D_1 + D_2 = 2b + 5κ/6 decides."""
+    above = np.full(2, -7, np.int32)
+    augment_up(np.zeros(2), np.array([score]), 1.0, above)
+    assert above.tolist() == places
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0, 2.0])
+def test_output_of_a_list_is_that_of_its_rows(weight):
+    rng = np.random.default_rng(12)
+    for _ in range(25):
+        a, b, kappa = humped(rng)
+        P, M = a.size, b.size
+        scores = torch.from_numpy(np.concatenate([a, b]) * weight * M / 2 / kappa).float()
+        a, b = scores[:P].double().numpy(), scores[P:].double().numpy()
+        above = np.full(P, -7, np.int32)
+        augment_up(a, b, weight * M / 2, above)
+        found = TASK.infer_augmented(scores, torch.arange(P + M) < P, weight)
+        i, below = np.arange(1, P + 1), (above[:, None] <= np.arange(M)).sum(0)
+        score = ((M - 2 * above) * a).sum() - ((2 * below - P) * b).sum()
+        assert float(found.loss) == pytest.approx(1 - (i / (i + above)).mean(), abs=1e-6)
+        assert P * M * float(found.features @ scores) == pytest.approx(score, abs=1e-5 * P * M * np.abs(b).max())
+
+
 def test_negative_may_stay_above_the_last_rows_that_it_stands_above():
     """Though rows in between do not want it, and the first rows do: they want it less."""
     a = np.array([0.0, 0.0, 0.0, -0.907, -0.907, -1.221, -1.2237, -1.2475])
