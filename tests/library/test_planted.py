@@ -782,10 +782,24 @@ def in_turn(workers, parts):
         worker(part)
 
 
+def poisoned(shape, dtype=np.float64, empty=np.empty):
+    """Memory that holds nothing of use."""
+    found = empty(shape, dtype)
+    found.fill(np.nan if np.issubdtype(found.dtype, np.floating) else -7)
+    return found
+
+
+def to_the_last(workers, parts):
+    """Give all parts to the last worker, as if the others were late."""
+    for part in parts:
+        workers[-1](part)
+
+
 @pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC()], ids=repr)
 @pytest.mark.parametrize("form", ["apart", "behind", "sorted", "steps", "alike"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_parts_of_lists_are_each_list_alone_however_they_are_handed_out(task, form, dtype, monkeypatch):
+@pytest.mark.parametrize("hand_out", [in_turn, to_the_last])
+def test_parts_of_lists_are_each_list_alone_however_they_are_handed_out(task, form, dtype, hand_out, monkeypatch):
     scores, target, mask, ids = laid_out(form)
     scores = scores.to(dtype)
     row, groups = Row(numbers_of(9, 8), -numbers_of(9, 9), 1 + numbers_of(9, 10)), group(ids)
@@ -806,7 +820,8 @@ def test_parts_of_lists_are_each_list_alone_however_they_are_handed_out(task, fo
             for name, number in (("CHUNK", chunk), ("SHARED", shared), ("THREADED", 1), ("AWAKE", 1)):
                 monkeypatch.setattr(packed, name, number)
             monkeypatch.setattr(torch, "get_num_threads", lambda workers=workers: workers)
-            monkeypatch.setattr(packed, "in_threads", in_turn)
+            monkeypatch.setattr(packed, "in_threads", hand_out)
+            monkeypatch.setattr(np, "empty", poisoned)
             found = [task.contrast_flat(scores, target, row, valid, groups)]
             if form == "alike":
                 shaped = [None if one is None else one.reshape(9, 6) for one in (scores, target, valid)]

@@ -26,6 +26,7 @@ VERSION = 1  # see `key_of`
 SIDE = 500  # pixels of the longer side of the searched image; larger ones are shrunk, VOC has none
 CACHE = Cache("directloss reproduce")
 SMALLEST = 20  # pixels of a side of a box in it
+SEGMENTS = 150  # how readily pixels join one segment, fast mode; it grows with the area of segments
 
 
 def propose(path: Path, seed: int = 0, side: int = SIDE) -> NDArray[np.int32]:
@@ -35,7 +36,9 @@ def propose(path: Path, seed: int = 0, side: int = SIDE) -> NDArray[np.int32]:
         content = path.read_bytes()
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {error.strerror}.") from None
-    facts = {"mode": "fast", "smallest": SMALLEST, "largest": side, "opencv": cv2.__version__, "version": VERSION}
+    segments, smallest = _scaled(side)
+    facts = {"mode": "fast", "smallest": smallest, "largest": side, "opencv": cv2.__version__, "version": VERSION}
+    facts |= {"segments": segments} if segments != SEGMENTS else {}  # keys of the full size are older than this
     key = key_of(kind="proposals", image=hashlib.sha256(content).hexdigest(), seed=seed, **facts)
     boxes = _read(CACHE.path("proposals", f"{key}.boxes"))
     if boxes is None:
@@ -72,7 +75,8 @@ def _read(path: Path) -> NDArray[np.int32] | None:
 def search(image: Any, seed: int = 0, side: int = SIDE) -> NDArray[np.int32]:
     """The proposals of a Pillow image: left, top, right, bottom from 1, both ends inside; all different.
 
-    An image whose longer side has more than `side` pixels is shrunk first. One that is too small to search has one
+    An image whose longer side has more than `side` pixels is shrunk first. Where `side` is below 500, what the search
+    measures in pixels shrinks too, or it would miss small objects. An image that is too small to search has one
     proposal, the whole image.
     """
     from PIL import Image
@@ -80,23 +84,30 @@ def search(image: Any, seed: int = 0, side: int = SIDE) -> NDArray[np.int32]:
     cv2 = _opencv()
     whole = np.array([[1, 1, image.width, image.height]], dtype=np.int32)
     small, grow = image, max(image.size) / side
+    segments, smallest = _scaled(side)
     if grow > 1:
         small = image.resize([max(1, round(length / grow)) for length in image.size], Image.Resampling.BILINEAR)
-    if min(small.size) < SMALLEST:
+    if min(small.size) < smallest:
         return whole
     cv2.setNumThreads(1)
     ctypes.CDLL("ucrtbase" if os.name == "nt" else None).srand(seed + 1)  # for glibc, 0 and 1 are the same seed
     searching = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
     searching.setBaseImage(np.ascontiguousarray(np.asarray(small)[:, :, ::-1]))
-    searching.switchToSelectiveSearchFast()
+    searching.switchToSelectiveSearchFast(segments, segments)
     left, top, width, height = np.asarray(searching.process()).reshape(-1, 4).T
-    large = (width >= SMALLEST) & (height >= SMALLEST)
+    large = (width >= smallest) & (height >= smallest)
     edges = np.stack([left, top, left + width, top + height], axis=1)[large]
     if grow > 1:
         edges = (edges * np.tile(np.divide(image.size, small.size), 2)).round()
     boxes = edges.astype(np.int32) + np.array([1, 1, 0, 0], dtype=np.int32)
     _, first = np.unique(boxes, axis=0, return_index=True)
     return boxes[np.sort(first)] if len(boxes) else whole
+
+
+def _scaled(side: int) -> tuple[int, int]:
+    """How readily pixels join, and the smallest side of a box, in images of that side."""
+    share = min(1.0, side / SIDE)
+    return max(1, round(SEGMENTS * share**2)), max(1, round(SMALLEST * share))
 
 
 def proposals(
