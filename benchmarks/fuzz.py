@@ -67,6 +67,7 @@ Array = NDArray[np.float64]
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-6, torch.bfloat16: 1e-6, torch.float16: 1e-6}  # answers: float32
 LIMIT = {torch.float64: 1e36, torch.float32: 1e36, torch.bfloat16: 1e36, torch.float16: 6e4}  # of the scores drawn
 STRENGTH = 1e30  # of ε, and 1 / STRENGTH
+PROCESSES = 2
 ENUMERATED = 7  # items of the longest list whose rankings are all tried
 AVERAGE_PRECISION = AveragePrecision()
 
@@ -723,10 +724,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description="Check the oracles on random and structured lists.")
     parser.add_argument("--minutes", type=float, default=1.0, help="how long (1)")
     parser.add_argument("--seed", type=int, help="draw the same lists again; else a random one, which is printed")
-    parser.add_argument("--processes", type=int, default=2, help="how many (2)")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help=f"how many ({PROCESSES})")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     command = f"./dev fuzz --minutes {options.minutes:g} --seed {seed}"
+    command += f" --processes {options.processes}" if options.processes != PROCESSES else ""
     print(f"fuzz: {command}", file=sys.stderr, flush=True)
 
     fuzz(iter(range(1, 41)), 0, fuzzed_tasks(), Tally())  # compiles, before the clock starts
