@@ -322,7 +322,7 @@ def test_an_experiment_shows_only_its_own_options():
     own = {
         "actions": {*vision, "--features", "--train"},
         "own-metric": {"--data"},
-        "tables": {"--data", "--protocol"},
+        "tables": {"--data", "--noise", "--protocol"},
         "segmentation": {"--data", "--root"},
         "detection": {*vision, "--features", "--images", "--boxes", "--side", "--positive", "--negative", "--batch"},
     }

@@ -230,7 +230,10 @@ def test_sigterm_ends_workers(tmp_path):
 
 
 def test_ctrl_c_while_packages_are_imported_is_quiet(tmp_path):
-    (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    # short sleeps: a signal that comes right before a sleep is noticed after it
+    (tmp_path / "torch.py").write_text(
+        "import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.1)\n"
+    )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', 'src')}"}
     listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     line = [sys.executable, "-m", "directloss", "list"]
