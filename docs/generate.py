@@ -1080,8 +1080,8 @@ def when_it_helps() -> str:
         f"- **When not**: on the table {worst} it loses {-gains[worst]:.3f} with right labels, where gradient boosting "
         f"(LightGBM, {means['LightGBM logloss']['mean']:.3f}) is better than all networks. With labels flipped at "
         f"random these are ahead: {', '.join(ahead)}. With "
-        "[labels that people gave](docs/tables.md#labels-that-people-gave) it is not ahead of cross-entropy. If you need "
-        "probabilities, take cross-entropy.",
+        "[labels that people gave](docs/tables.md#labels-that-people-gave) it is not ahead of cross-entropy. If you "
+        "need probabilities, take cross-entropy.",
     ))  # fmt: skip
 
 
