@@ -130,8 +130,8 @@ def _split(
     a: NDArray[np.float64],  # [n] scores of the positives are written to the first P
     b: NDArray[np.float64],  # [n] scores of the negatives to the first M
     low: NDArray[np.int32],  # [n] the number of negatives before each positive to the first P
-) -> None:
-    """Split sorted items by class; without a branch, as the processor cannot guess classes."""
+) -> int:
+    """Split sorted items by class; without a branch, as the processor cannot guess classes. Returns P."""
     i = j = 0
     for m in range(keys.size):
         negative = (keys[m] >> INDEX_BITS) & 1
@@ -140,6 +140,7 @@ def _split(
         low[i] = j
         i += 1 - negative
         j += negative
+    return i
 
 
 @lean
@@ -230,9 +231,11 @@ def open_float32(ranked: NDArray[np.int64], floats: NDArray[np.float64], integer
 @lean
 def _open(ranked: NDArray[np.int64], floats: NDArray[np.float64], integers: NDArray[np.int32]) -> bool:
     scores = floats[0, : ranked.size]
-    _split(ranked, scores, floats[1], floats[2], integers[0])
-    for m in range(ranked.size + 1):  # a slice that is set takes twice as long in short lists
-        integers[2, m] = integers[3, m] = 0
+    P = _split(ranked, scores, floats[1], floats[2], integers[0])
+    for i in range(P):  # a slice that is set takes twice as long in short lists
+        integers[2, i] = 0
+    for j in range(ranked.size - P + 1):
+        integers[3, j] = 0
     return _any_tie(scores)
 
 
