@@ -742,7 +742,10 @@ def _contrast_up(
     floats: NDArray[np.float64],
     integers: NDArray[np.int32],
 ) -> None:
-    """`average_precision_contrast` where no weight is below 0 and float32 holds the scores: most training loops."""
+    """`average_precision_contrast` where no weight is below 0 and float32 holds the scores: most training loops.
+
+    A loop of its own, as the general one calls what allocates memory, and `lean` code may not.
+    """
     for k in range(starts.size - 1):
         P, M = count_classes(keys[starts[k] : starts[k + 1]])
         counted[k] = P > 0 and M > 0
