@@ -32,10 +32,13 @@ class Announcement(event.Listener):
         """A kernel is about to be compiled."""
         if self._said or not _is_ours(event):
             return
+        if self._left <= 0:
+            self._say()
+            return
         self._depth += 1
         if self._depth == 1:
             self._began = time.monotonic()
-            self._timer = threading.Timer(max(self._left, 0.0), self._say)
+            self._timer = threading.Timer(self._left, self._say)
             self._timer.daemon = True
             self._timer.start()
 
