@@ -28,8 +28,6 @@ class Groups(NamedTuple):
     """(lists + 1,) where each list starts then."""
     lists: NDArray[np.int64]
     """(lists,) the numbers of the lists as they stand."""
-    ranks: NDArray[np.int32]
-    """(items,) how many items of its list come before each; nothing where there are no ids."""
 
     def by_length(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
         """Lists of one length at a time: their numbers, and their items (lists, length)."""
@@ -49,7 +47,7 @@ class Groups(NamedTuple):
         """(items,) the items list by list."""
         order = np.arange(self.starts[-1])
         if self.ids is not None:
-            _kernels().arrange(self.ids, self.low, self.begins, self.ranks, order)
+            _kernels().arrange(self.ids, self.low, self.begins.copy(), order)
         return order
 
 
@@ -63,15 +61,15 @@ def runs(starts: NDArray[np.int64]) -> list[tuple[int, int]]:
 def group(indexes: Tensor) -> Groups:
     """Group items by their ids."""
     ids = np.ascontiguousarray(indexes.detach().cpu().reshape(-1).long().numpy())
-    nothing, no_ranks = np.empty(0, np.int64), np.empty(0, np.int32)
+    nothing = np.empty(0, np.int64)
     if not ids.size:
-        return Groups(None, 0, nothing, np.zeros(1, np.int64), nothing, no_ranks)
+        return Groups(None, 0, nothing, np.zeros(1, np.int64), nothing)
     kernels = _kernels()
     edges = kernels.find_runs(ids)
     if edges.size:
         counts = np.diff(edges)
         if (counts[1:] >= counts[:-1]).all():
-            return Groups(None, 0, nothing, edges, np.arange(counts.size), no_ranks)
+            return Groups(None, 0, nothing, edges, np.arange(counts.size))
         ids = np.repeat(np.arange(counts.size), counts)
         low, high = 0, counts.size - 1
     else:
@@ -79,10 +77,10 @@ def group(indexes: Tensor) -> Groups:
         if high - low > 4 * ids.size + 1024:  # too many for a table
             ids = np.unique(ids, return_inverse=True)[1].reshape(-1)
             low, high = 0, int(ids.max())
-    counts, ranks = np.zeros(high - low + 1, np.int64), np.empty(ids.size, np.int32)
-    kernels.count(ids, low, counts, ranks)
+    counts = np.zeros(high - low + 1, np.int64)
+    kernels.count(ids, low, counts)
     lists, starts, begins = kernels.by_length(counts)
-    return Groups(ids, low, begins, starts, lists, ranks)
+    return Groups(ids, low, begins, starts, lists)
 
 
 @cache

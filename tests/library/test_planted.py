@@ -762,7 +762,7 @@ def test_signs_are_right_where_the_margin_is_more_than_half_the_weight(task, wei
 
 
 LENGTHS = [5, 1, 9, 5, 12, 2, 1, 7, 3]
-CHUNKS, WORKERS, SHARES = (1, 20, 1 << 20), (1, 3), (0, 1 << 20)
+CHUNKS, WORKERS = (1, 20, 1 << 20), (1, 3)
 
 
 def laid_out(form):
@@ -816,8 +816,8 @@ def test_parts_of_lists_are_each_list_alone_however_they_are_handed_out(task, fo
         want = torch.zeros_like(scores)
         for k, one in enumerate(each):
             want[ids == k] = one.gradient
-        for chunk, workers, shared in product(CHUNKS, WORKERS, SHARES):
-            for name, number in (("CHUNK", chunk), ("SHARED", shared), ("THREADED", 1), ("AWAKE", 1)):
+        for chunk, workers in product(CHUNKS, WORKERS):
+            for name, number in (("CHUNK", chunk), ("THREADED", 1), ("AWAKE", 1)):
                 monkeypatch.setattr(packed, name, number)
             monkeypatch.setattr(torch, "get_num_threads", lambda workers=workers: workers)
             monkeypatch.setattr(packed, "in_threads", hand_out)

@@ -428,23 +428,23 @@ def test_groups_are_packed_as_lists_that_stand_apart():
         ids = low + rng.integers(0, 4, n)
         sizes = np.bincount(ids - low, minlength=4)
         starts = np.concatenate(([0], np.cumsum(sizes)))
-        alone, keys = np.empty(n, np.int64), np.full(n + 1, -7, np.int64)
+        alone, keys, places = np.empty(n, np.int64), np.full(n, -7, np.int64), np.full(n, -7, np.int32)
         whole = scores.copy()
         if number % 3 == 0:
             whole[rng.integers(n)] = rng.choice([np.inf, -np.inf, np.nan])
         finite = bool(np.isfinite(whole if valid is None else whole[valid]).all())
-        assert lists.pack(whole, positive, valid, alone) == finite
-        counts, ranks = np.zeros(4, np.int64), np.full(n, -7, np.int32)
-        groups.count(ids, low, counts, ranks)
+        order = np.argsort(ids, kind="stable")
+        assert lists.pack(*(None if one is None else one[order] for one in (whole, positive, valid)), alone) == finite
+        counts, free = np.zeros(4, np.int64), starts[:-1].copy()
+        groups.count(ids, low, counts)
         assert counts.tolist() == sizes.tolist()
-        assert ranks.tolist() == [int((ids[:k] == ids[k]).sum()) for k in range(n)]
-        packed = alone[np.argsort(ids, kind="stable")]
-        for first, last in ((0, 4), (1, 3), (3, 4)):  # of all lists, of some
-            part = slice(starts[first], starts[last])
-            some = keys[: part.stop - part.start + 1]
-            known = whole, positive, valid, ids, low, starts, ranks
-            assert lists.pack_groups(*known, int(part.start), some) == finite
-            assert some[:-1].tolist() == packed[part].tolist()
+        assert lists.pack_groups(whole, positive, valid, ids, low, free, places, keys) == finite
+        assert keys.tolist() == alone.tolist()
+        assert places.tolist() == np.argsort(order).tolist()
+        assert free.tolist() == starts[1:].tolist()
+        found = np.empty(n, np.float32)
+        groups.gather(scores[order], places, found)
+        assert found.tolist() == scores.tolist()
 
 
 def test_lists_stand_the_shortest_first():

@@ -20,7 +20,6 @@ __all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve
 
 CHUNK = 1 << 16  # items that are packed, sorted and solved while the cache holds them
 SHORT = 1 << 14  # items up to which memory is kept
-SHARED = 1 << 20  # items from which on threads write into one array in any case: they rarely meet
 THREADED, AWAKE = 1 << 19, 1 << 16  # items from which on new threads help, and those of torch, which are awake
 
 
@@ -104,7 +103,8 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     """Solve all lists; call `refuse` where a score is not finite in float32."""
     count, total = lists.counted.size, int(lists.starts[-1])
     if count == 1:
-        keys = _pack(lists, refuse, 0, np.empty(total + 1, np.int64))
+        keys = np.empty(total, np.int64)
+        _pack(lists, refuse, keys)
         keys.sort()
         solve(keys, lists, *scratch(total))
         return
@@ -112,31 +112,24 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
         return
     threads = torch.get_num_threads() if total >= (THREADED if team() is None else AWAKE) else 1
     pieces = ceil(total / CHUNK / threads) * threads  # so that all threads have as much to do
-    if lists.groups is not None:
-        pieces = threads  # each looks at all items
     inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
-    edges = sorted({0, *inner, count})
-    parts = list(pairwise(edges))
+    parts = list(pairwise(sorted({0, *inner, count})))
     shortest, longest = int(lists.starts[1]), total - int(lists.starts[-2])
     largest = max(int(lists.starts[last] - lists.starts[first]) for first, last in parts)
-    # where the items of a list stand apart, threads that write into one array wait for each other's cache lines
-    apart = lists.groups is not None and total <= SHARED
-    written: list[NDArray[Any]] = []
-    if lists.groups is not None and not apart:
-        lists.gradient.fill(0.0)
+    packed = None if lists.groups is None else _pack_groups(lists, lists.groups, refuse)
+    whole = lists if packed is None else packed.lists
 
-    def worker(gradient: NDArray[Any]) -> Callable[[tuple[int, int]], None]:
-        mine, writes_to = scratch(longest), lists._replace(gradient=gradient)
-        buffer, fresh = np.empty(largest + 1, np.int64), [gradient] if apart else []
+    def worker() -> Callable[[tuple[int, int]], None]:
+        mine, buffer = scratch(longest), np.empty(largest if packed is None else 0, np.int64)
 
         def work(edges: tuple[int, int]) -> None:
-            part = writes_to.part(*edges)
-            while fresh:  # here and not above: the thread that writes it has it in its cache then
-                written.append(fresh.pop())
-                gradient.fill(0.0)
-            if lists.groups is None:
-                part.gradient.fill(0.0)
-            keys = _pack(part, refuse, int(lists.starts[edges[0]]), buffer[: part.starts[-1] + 1])
+            part, (begin, end) = whole.part(*edges), lists.starts[[*edges]].tolist()
+            whole.gradient[begin:end].fill(0.0)
+            if packed is None:
+                keys = buffer[: end - begin]
+                _pack(part, refuse, keys)
+            else:
+                keys = packed.keys[begin:end]
             of_one_length = [(0, part.counted.size)] if longest == shortest else runs(part.starts)
             for first, last in of_one_length:
                 keys[part.starts[first] : part.starts[last]].reshape(last - first, -1).sort()
@@ -144,25 +137,47 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
 
         return work
 
-    others = (np.empty_like(lists.gradient) if apart else lists.gradient for _ in parts[1:threads])
-    in_threads([worker(gradient) for gradient in (lists.gradient, *others)], parts)
-    for gradient in written:
-        if gradient is not written[0]:
-            np.add(written[0], gradient, out=written[0])
-    if apart and written[0] is not lists.gradient:
-        lists.gradient[:] = written[0]
+    in_threads([worker() for _ in parts[:threads]], parts)
+    if packed is not None:
+        in_threads([packed.gather(lists.gradient)] * threads, _pieces(total, threads))
 
 
-def _pack(lists: Lists, refuse: Callable[[], None], first: int, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Keys of lists that start with the first item; they need room for one more."""
-    values, groups, packed = (lists.scores, lists.positive, lists.valid), lists.groups, keys[:-1]
-    if groups is None:
-        finite = _kernels().pack(*values, packed)
-    else:
-        finite = _kernels().pack_groups(*values, groups.ids, groups.low, groups.begins, groups.ranks, first, keys)
-    if not finite:
+class _Packed(NamedTuple):
+    """Items in any order, packed list by list."""
+
+    keys: NDArray[np.int64]
+    places: NDArray[np.int32]
+    """(items,) where the key of each is."""
+    lists: Lists
+    """Their gradient and their exact scores are by place."""
+
+    def gather(self, gradient: NDArray[Any]) -> Callable[[slice], None]:
+        """What writes a part of the gradient by item."""
+        kernel = import_module("directloss.kernels.groups").gather
+        return lambda part: kernel(self.lists.gradient, self.places[part], gradient[part])
+
+
+def _pack_groups(lists: Lists, groups: Groups, refuse: Callable[[], None]) -> _Packed:
+    keys, places = np.empty(lists.gradient.size, np.int64), np.empty(lists.gradient.size, np.int32)
+    values = lists.scores, lists.positive, lists.valid
+    if not _kernels().pack_groups(*values, groups.ids, groups.low, groups.begins.copy(), places, keys):
         refuse()
-    return packed
+    exact = lists.exact
+    if exact is not None:
+        exact = np.empty_like(exact)
+        exact[places] = lists.exact
+    return _Packed(keys, places, lists._replace(gradient=np.empty_like(lists.gradient), exact=exact))
+
+
+def _pieces(total: int, pieces: int) -> list[slice]:
+    """So many parts of all items."""
+    return [slice(*edges) for edges in pairwise(total * piece // pieces for piece in range(pieces + 1))]
+
+
+def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> None:
+    """Write the keys of lists."""
+    if not _kernels().pack(lists.scores, lists.positive, lists.valid, keys):
+        refuse()
 
 
 def scratch(longest: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:

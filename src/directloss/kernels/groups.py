@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from . import compiled, lean
 
-__all__ = ["arrange", "by_length", "count", "find_runs", "span"]
+__all__ = ["arrange", "by_length", "count", "find_runs", "gather", "span"]
 
 
 @compiled
@@ -34,17 +34,10 @@ def span(ids: NDArray[np.int64]) -> tuple[int, int]:  # [n], n ≥ 1
 
 
 @lean
-def count(
-    ids: NDArray[np.int64],  # [n]
-    low: int,  # the least of them
-    counts: NDArray[np.int64],  # [ids] zeros
-    ranks: NDArray[np.int32],  # [n] written
-) -> None:
-    """Add up how often each id comes, and write how often it came before each item."""
+def count(ids: NDArray[np.int64], low: int, counts: NDArray[np.int64]) -> None:  # [n], the least of them, [ids] zeros
+    """Add up how often each id comes."""
     for n in range(ids.size):
-        k = np.uintp(ids[n] - low)  # a signed index would be looked at for its sign: more than twice the time
-        ranks[n] = counts[k]
-        counts[k] += 1
+        counts[np.uintp(ids[n] - low)] += 1  # a signed index would be looked at for its sign: more than twice the time
 
 
 @compiled
@@ -73,10 +66,18 @@ def by_length(
 def arrange(
     ids: NDArray[np.int64],  # [n]
     low: int,  # the least of them
-    begins: NDArray[np.int64],  # by id − low: where the list starts
-    ranks: NDArray[np.int32],  # [n] how many items of its list come before each
+    free: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
     order: NDArray[np.int64],  # [n] written
 ) -> None:
     """Write the items list by list, those of a list in their order."""
     for n in range(ids.size):
-        order[begins[np.uintp(ids[n] - low)] + ranks[n]] = n
+        k = np.uintp(ids[n] - low)
+        order[free[k]] = n
+        free[k] += 1
+
+
+@lean
+def gather(values: NDArray[np.floating], places: NDArray[np.int32], found: NDArray[np.floating]) -> None:
+    """Write the values at some places."""
+    for n in range(places.size):
+        found[n] = values[np.uintp(places[n])]

@@ -72,20 +72,21 @@ def pack_groups(
     valid: NDArray[np.bool_] | None,  # [n], or None where all are
     ids: NDArray[np.int64],  # [n] of the list of each item
     low: int,  # the least of them
-    begins: NDArray[np.int64],  # by id − low: where the list starts
-    ranks: NDArray[np.int32],  # [n] how many items of its list come before each
-    first: int,  # where the lists start that are packed
-    keys: NDArray[np.int64],  # [m + 1] written, list by list; the last one takes items of other lists
+    free: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
+    places: NDArray[np.int32],  # [n] written: where the key of each item is
+    keys: NDArray[np.int64],  # [n] written, list by list; the index of a key is its place
 ) -> bool:
-    """`pack` the items of some lists, where items stand in any order."""
+    """`pack` items that stand in any order."""
     bits = scores.view(np.int32)
-    m = np.uint64(keys.size - 1)
     for n in range(ids.size):
-        key = _key(bits[n], positive[n], n)
+        k = np.uintp(ids[n] - low)
+        place = free[k]
+        free[k] = place + 1
+        places[n] = place
+        key = _key(bits[n], positive[n], place)
         if valid is not None:
             key = key if valid[n] else _MASKED
-        place = np.uint64(begins[np.uintp(ids[n] - low)] + ranks[n] - first)  # unsigned: what is below 0 is large
-        keys[place if place < m else m] = key  # without a branch, as the processor cannot guess lists
+        keys[np.uintp(place)] = key
     return _all_finite(scores, valid)
 
 
