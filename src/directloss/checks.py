@@ -21,6 +21,7 @@ __all__ = [
     "check_embeddings",
     "check_finite",
     "check_indexes",
+    "check_is_task",
     "check_labels",
     "check_layers",
     "check_length",
@@ -42,6 +43,8 @@ __all__ = [
     "check_similarity",
     "check_steps",
     "check_strength",
+    "check_tensors",
+    "check_warm_up",
     "check_weight",
     "needs_dispatch",
     "refuse_first",
@@ -81,7 +84,7 @@ def check_positive(name: str, value: float | Tensor) -> float | Tensor:
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(
-            f"{name} must be a number above 0, or a tensor with one a list; got {value!r} of type "
+            f"{name} must be a number above 0, or a tensor with one number for each list; got {value!r} of type "
             f"{type(value).__name__}. Pass a float."
         )
     value = value if isinstance(value, Integral) else float(value)  # NumPy's float32 holds neither limit
@@ -98,8 +101,8 @@ def check_weight(weight: float | Tensor) -> float | Tensor:
         return weight.detach()
     if isinstance(weight, bool) or not isinstance(weight, Real):
         raise TypeError(
-            f"weight must be a number, or a tensor with one a list; got {weight!r} of type {type(weight).__name__}. "
-            "Pass a float."
+            f"weight must be a number, or a tensor with one number for each list; got {weight!r} of type "
+            f"{type(weight).__name__}. Pass a float."
         )
     if not -math.inf < weight < math.inf:
         raise ValueError(f"weight must be finite; got {weight!r}. For the ground truth call truth().")
@@ -111,8 +114,8 @@ def check_strength(name: str, value: float | Tensor, batch: torch.Size) -> None:
     if isinstance(value, Tensor):
         if value.shape not in (torch.Size(), batch):
             raise ValueError(
-                f"{name} has shape {tuple(value.shape)} but the batch has shape {tuple(batch)}. Pass one number, or "
-                "one for every list."
+                f"{name} has shape {tuple(value.shape)} but the batch of lists has shape {tuple(batch)}. Pass an ε, "
+                "margin or weight that is one number, or one for every list."
             )
         refuse_first(~value.isfinite(), value, f"{name} must be finite", "Look for the division that made it.")
     elif not math.isfinite(value):
@@ -129,12 +132,27 @@ def check_reduction(reduction: str) -> str:
 
 def check_parts(task: object, update: object) -> None:
     """A loss is made of a task and an update, instances both."""
-    for name, value, attribute, example in (
-        ("task", task, "oracle", "AveragePrecision()"),
-        ("update", update, "row", "PositiveDirect(1.0)"),
-    ):
-        if isinstance(value, type) or not hasattr(value, attribute):
-            raise TypeError(f"{name} must be an instance such as {example}; got {value!r}. Pass {name}={example}.")
+    check_is_task(task)
+    if isinstance(update, type) or not hasattr(update, "row"):
+        number = isinstance(update, int | float) and not isinstance(update, bool) and update > 0
+        example = f"PositiveDirect({update if number else 1.0})"
+        raise TypeError(f"update must be an instance such as {example}; got {update!r}. Pass update={example}.")
+
+
+def check_is_task(task: object) -> None:
+    """A task is an instance of one."""
+    if isinstance(task, type) or not hasattr(task, "oracle"):
+        cure = f"Pass update={task!r}" if hasattr(task, "row") else "Pass task=AveragePrecision()"
+        raise TypeError(f"task must be an instance such as AveragePrecision(); got {task!r}. {cure}.")
+
+
+def check_tensors(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
+    """Scores, target and mask are tensors."""
+    if isinstance(scores, Tensor) and isinstance(target, Tensor) and (mask is None or isinstance(mask, Tensor)):
+        return
+    for name, value in (("scores", scores), ("target", target), ("mask", mask)):
+        if not isinstance(value, Tensor) and not (name == "mask" and value is None):
+            raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. Wrap it in torch.as_tensor.")
 
 
 def check_scores(scores: Tensor, event_dims: int) -> None:
@@ -159,15 +177,12 @@ def check_problems(
     scores: Tensor, target: Tensor, mask: Tensor | None, event_dims: int, mask_dims: int | None
 ) -> torch.Size:
     """Types and devices of all three, and the shape of the mask, which is returned. The task checks the target."""
-    if not isinstance(target, Tensor):
-        raise TypeError(f"target must be a tensor; got {type(target).__name__}. Wrap it in torch.as_tensor.")
+    check_tensors(scores, target, mask)
     check_scores(scores, event_dims)
     shape = scores.shape
     if mask_dims is not None:
         shape = shape[: len(shape) - event_dims + mask_dims]
     if mask is not None:
-        if not isinstance(mask, Tensor):
-            raise TypeError(f"mask must be a tensor; got {type(mask).__name__}. Wrap it in torch.as_tensor.")
         if mask.dtype != torch.bool:
             raise TypeError(f"mask must be bool, True where an item is valid; got {mask.dtype}. Pass mask.bool().")
         if mask.shape != shape:
@@ -222,7 +237,10 @@ def check_indexes(scores: Tensor, indexes: Tensor) -> None:
     """One integer for every item."""
     if not isinstance(indexes, Tensor) or indexes.is_floating_point() or indexes.is_complex():
         kind = indexes.dtype if isinstance(indexes, Tensor) else type(indexes).__name__
-        raise TypeError(f"indexes must be a tensor of integers, the id of the list of every item; got {kind}.")
+        raise TypeError(
+            f"indexes must be a tensor of integers, the id of the list of every item; got {kind}. Pass indexes.long(), "
+            "or torch.as_tensor(indexes)."
+        )
     if indexes.shape != scores.shape:
         raise ValueError(
             f"scores has shape {tuple(scores.shape)} but indexes has shape {tuple(indexes.shape)}; both must have one "
@@ -233,14 +251,16 @@ def check_indexes(scores: Tensor, indexes: Tensor) -> None:
 def check_list_weight(weight: Tensor, values: Tensor) -> Tensor:
     """Return the weights of lists in a mean: one for every list, finite, at least 0."""
     if not isinstance(weight, Tensor) or weight.shape != values.shape:
-        shape = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        got, cure = type(weight).__name__, "Wrap it in torch.as_tensor."
+        if isinstance(weight, Tensor):
+            got, cure = str(tuple(weight.shape)), "To weigh items there is no exact way; see docs/guide.md."
         raise ValueError(
-            f"weight must be a tensor with one number for every list, of shape {tuple(values.shape)}; got {shape}. To "
-            "weigh items there is no exact way; see docs/guide.md."
+            f"weight must be a tensor with one number for every list, of shape {tuple(values.shape)}; got {got}. {cure}"
         )
     weight = weight.to(values.device, values.dtype)
     if not needs_dispatch(weight):
-        refuse_first(~((weight >= 0) & weight.isfinite()), weight, "weight must be finite and at least 0", "")
+        wrong = ~((weight >= 0) & weight.isfinite())
+        refuse_first(wrong, weight, "weight must be finite and at least 0", "A weight of 0 leaves a list out.")
     return weight
 
 
@@ -271,6 +291,10 @@ def check_embeddings(embeddings: Tensor, labels: Tensor, others: Tensor | None, 
     for name, vectors, known in (("", embeddings, labels), ("ref_", others, other_labels)):
         if vectors is None or known is None:
             continue
+        for word, value in (("embeddings", vectors), ("labels", known)):
+            if not isinstance(value, Tensor):
+                kind = type(value).__name__
+                raise TypeError(f"{name}{word} must be a tensor; got {kind}. Wrap it in torch.as_tensor.")
         if vectors.dim() != 2 or not vectors.is_floating_point():
             raise ValueError(
                 f"{name}embeddings must have shape (samples, dimensions) and a floating-point type; got "
@@ -278,7 +302,8 @@ def check_embeddings(embeddings: Tensor, labels: Tensor, others: Tensor | None, 
             )
         if known.shape != vectors.shape[:1]:
             raise ValueError(
-                f"{name}labels must have shape {tuple(vectors.shape[:1])}, one a sample; got {tuple(known.shape)}."
+                f"{name}labels must have shape {tuple(vectors.shape[:1])}, one for each sample; got "
+                f"{tuple(known.shape)}."
             )
         if vectors.shape[1] != embeddings.shape[1]:
             raise ValueError(
@@ -286,12 +311,13 @@ def check_embeddings(embeddings: Tensor, labels: Tensor, others: Tensor | None, 
             )
 
 
-def check_count(name: str, value: int) -> None:
-    """A number of items is whole and at least 1."""
+def check_count(name: str, value: int, least: int = 1) -> None:
+    """A number of items is whole and not too small."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number, 1 or more; got {value!r} of type {type(value).__name__}.")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1; got {value}.")
+        kind = type(value).__name__
+        raise TypeError(f"{name} must be a whole number, {least} or more; got {value!r} of type {kind}.")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}; got {value}.")
 
 
 def check_not_negative(name: str, value: float) -> None:
@@ -349,7 +375,7 @@ def check_binary(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
             ~binary if mask is None else mask & ~binary,
             target,
             "target must hold only 0 and 1 where valid",
-            "Threshold it, e.g. target > 0.5, or mask the item out.",
+            "Threshold it, e.g. target > 0.5, or leave items out by mask= or ignore_index=.",
         )
 
 
@@ -397,6 +423,15 @@ def check_alike(away: Tensor, toward: Tensor) -> None:
         )
 
 
+def check_warm_up(scores: Tensor, target: Tensor) -> None:
+    """Binary cross-entropy takes 0 or 1 for every score."""
+    if target.shape != scores.shape or not ((target == 0) | (target == 1)).all():
+        raise ValueError(
+            "the warm-up is binary cross-entropy, which needs a target of 0 or 1 for every score; this target is of "
+            "another kind. Pass a loss for it: WarmUp(loss, steps, first=...)."
+        )
+
+
 def check_steps(steps: int) -> int:
     """Return a number of steps if it is one."""
     if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 0:
@@ -420,13 +455,13 @@ def check_rate(name: str, value: Any, zero: bool = False) -> None:
 
 
 def check_labels(target: Tensor) -> None:
-    """The labels of a training set: one a sample."""
+    """The labels of a training set: one for each sample."""
     if not isinstance(target, Tensor):
         raise TypeError(f"target must be a tensor; got {type(target).__name__}. Wrap it in torch.as_tensor.")
     if target.dim() != 1 or target.is_complex():
         raise ValueError(
             f"target must have shape (samples,), one label for every training sample; got {tuple(target.shape)} of "
-            f"{target.dtype}. Of several classes, make one memory each."
+            f"{target.dtype}. Of several classes, take one at a time."
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import check_positive
+from .checks import check_is_task, check_positive, check_tensors
 from .task import Task
 from .update import NegativeDirect, PositiveDirect
 from .verification import typical_epsilon
@@ -89,9 +89,16 @@ def diagnose(
          1     0.571     0.844    62%  0.028
        100     0.014     0.904   100%  0.0027
     """
+    check_is_task(task)
+    check_tensors(scores, target, mask)
     epsilons = [float(check_positive("epsilon", epsilon)) for epsilon in epsilons]
     scores = scores.detach()
     *_, counted = task._prepare(scores, target, mask)
+    if not counted.any():
+        raise ValueError(
+            "no list counts, so there is nothing to measure: a list of 0 and 1 needs a positive and a negative. Pass "
+            "more items."
+        )
     event = tuple(range(-task.event_dims, 0))
     valid = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand_as(scores)
 

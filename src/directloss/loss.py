@@ -19,7 +19,7 @@ from .checks import (
     check_parts,
     check_reduction,
     check_scored,
-    check_scores,
+    check_tensors,
 )
 from .shapes import to_lists
 from .task import Task
@@ -97,8 +97,7 @@ def _structured_loss(
     process_group: Any,
 ) -> Tensor:
     check_reduction(reduction)
-    if not isinstance(scores, Tensor):
-        check_scores(scores, task.event_dims)
+    check_tensors(scores, target, mask)
     device = "cpu" if scores.is_cpu else scores.device.type
     if (device == "cpu" or torch.amp.is_autocast_available(device)) and torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # at least float32 throughout, as torch's own losses
@@ -230,8 +229,16 @@ class TaskLoss(StructuredLoss):
         process_group: Any = None,
         **options: Any,
     ) -> None:
-        task = self.task_class(**options)
+        task = _task_of(self.task_class, options)
         super().__init__(task, update, reduction, ignore_index=ignore_index, process_group=process_group)
+
+
+def _task_of(make: Callable[..., Task], options: dict[str, Any]) -> Task:
+    """A task with its options, to which the strength of an update does not belong."""
+    for name, update in (("epsilon", "PositiveDirect"), ("margin", "Hinge")):
+        if name in options:
+            raise TypeError(f"{name} belongs to the update, not to the task. Pass update={update}({options[name]!r}).")
+    return make(**options)
 
 
 def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss], Callable[..., Tensor]]:
@@ -268,7 +275,7 @@ def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss]
         process_group: Any = None,
         **options: Any,
     ) -> Tensor:
-        task = make(**options) if options else default
+        task = _task_of(make, options) if options else default
         return structured_loss(
             task,
             update,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .autograd import attached
-from .checks import check_batch, check_finite, check_labels, check_no_group, needs_dispatch, refuse_first
+from .checks import check_batch, check_binary, check_finite, check_labels, check_no_group, needs_dispatch, refuse_first
 from .families import RankingTask
 from .families.packed import scratch
 from .loss import StructuredLoss
@@ -82,7 +82,9 @@ class ScoreMemory(nn.Module):
     @torch.no_grad()
     def remember(self, scores: Tensor, items: Tensor) -> None:
         """Remember scores without a loss, e.g. those of all samples before the first step."""
-        self._store(*self._batch(scores, items))
+        scores, items = self._batch(scores, items)
+        check_finite(scores, None)
+        self._store(scores, items)
 
     def _is_plain(self, loss: Any, scores: Tensor) -> bool:
         """Whether keys may stay sorted from step to step: one ranking in float32, on the CPU."""
@@ -100,6 +102,7 @@ class ScoreMemory(nn.Module):
     def _rank(self, loss: Any, scores: Tensor, items: Tensor) -> Tensor:
         """The loss of the whole list, from keys that stay sorted; only those of the batch change."""
         if self._sorted is None or self._sorted.version != self._stamp():
+            check_binary(self.scores, self.target, None)
             self._sorted = SortedKeys(self.scores.numpy(), self.target.numpy() > 0, self.seen.numpy())
         keys, detached = self._sorted, scores.detach()
         keys.version = ()  # a step that fails half-way leaves them to be made anew

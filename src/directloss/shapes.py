@@ -7,7 +7,15 @@ belongs to. Lists of different lengths need no padding then.
 import torch
 from torch import Tensor
 
-from .checks import check_indexes, check_list_task
+from .checks import (
+    check_indexes,
+    check_is_task,
+    check_list_task,
+    check_lists_of_one,
+    check_problems,
+    check_tensors,
+)
+from .families import RankingTask
 from .groups import group
 from .task import Task
 
@@ -68,18 +76,21 @@ def metric(
     >>> metric(AveragePrecision(), scores, target, dim=0)  # each class is a list: the mean of 1/2 and 7/12
     tensor(0.5417)
     """
+    check_is_task(task)
+    check_tensors(scores, target, mask)
     scores, target, mask = to_lists(task, scores, target, mask, dim, ignore_index)
     if indexes is None:
+        if scores.dim() > 1 and isinstance(task, RankingTask):
+            check_lists_of_one(scores.shape, mask)
         quality, counted = _quality(task, scores, target, mask)
     else:
         check_list_task("indexes", task, scores, target)
         check_indexes(scores, indexes)
-        scores, target = scores.reshape(-1), target.reshape(-1)
-        parts = []
-        for _, items in group(indexes).by_length(scores.device):
-            parts.append(
-                _quality(task, scores[items], target[items], None if mask is None else mask.reshape(-1)[items])
-            )
+        check_problems(scores, target, mask, task.event_dims, task.mask_dims)
+        mask = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+        flat = [part.reshape(-1) for part in (scores, target, mask)]
+        lists = group(indexes).by_length(scores.device)
+        parts = [_quality(task, *(part[items] for part in flat)) for _, items in lists]
         quality, counted = (torch.cat(part) for part in zip(*parts, strict=True)) if parts else (scores, scores > 0)
     return (quality * counted).sum() / counted.sum().clamp(min=1)
 

@@ -69,7 +69,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         batch_size: rows in a batch, approximately. Every batch has its share of positives, and at least one. If there
             are fewer positives than batches, they repeat.
         epochs: passes over the rows, at most.
-        learning_rate: of AdamW.
+        learning_rate: of AdamW; None: 0.001 for a network, 0.03 for a linear model.
         weight_decay: of AdamW. The default is strong, as the recipe has it.
         warm_up: the share of all steps, at the beginning, that use cross-entropy.
         average: the model is the mean of the weights after about so many last steps; 1: the last weights.
@@ -105,7 +105,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         hidden: tuple[int, ...] = (64, 64),
         batch_size: int = 512,
         epochs: int = 100,
-        learning_rate: float = 1e-3,
+        learning_rate: float | None = None,
         weight_decay: float = 1.0,
         warm_up: float = 0.1,
         average: int = 50,
@@ -203,7 +203,8 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         check_count("epochs", self.epochs)
         check_count("patience", self.patience)
         check_count("average", self.average)
-        check_rate("learning_rate", self.learning_rate)
+        if self.learning_rate is not None:
+            check_rate("learning_rate", self.learning_rate)
         check_rate("weight_decay", self.weight_decay, zero=True)
         check_share("warm_up", self.warm_up, zero=True)
         check_share("validation_fraction", self.validation_fraction)
@@ -241,8 +242,9 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         self._generator = torch.Generator().manual_seed(int(seed))
         self._trained = _network([features, *self.hidden, 1], self._generator)
         self.network_, self._steps = deepcopy(self._trained), 0
+        rate = self.learning_rate or (1e-3 if self.hidden else 0.03)
         self._optimizer = torch.optim.AdamW(
-            self._trained.parameters(), self.learning_rate, weight_decay=self.weight_decay, fused=True
+            self._trained.parameters(), rate, weight_decay=self.weight_decay, fused=True
         )
         self._loss = WarmUp(StructuredLoss(self._task, update), 0, first=_balanced_cross_entropy)
         self.history_: dict[str, list[float]] = {"loss": []}
@@ -303,14 +305,15 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
     def _epoch(self, inputs: Tensor, target: Tensor, batches: tuple[Tensor, ...], epoch: int) -> float:
         """Take a step on each batch; return the mean of the losses."""
         total = torch.zeros((), device=inputs.device)
-        diverged = None
+        diverged, scores = None, total
         means, weights = (tuple(network.parameters()) for network in self._networks())
         try:
             for items in batches:
                 items = items.to(inputs.device)
                 before = self._loss.step
                 self._optimizer.zero_grad()
-                value = self._loss(self._trained(inputs[items]), target[items])
+                scores = self._trained(inputs[items])
+                value = self._loss(scores, target[items])
                 value.backward()
                 self._optimizer.step()
                 self._steps += 1
@@ -321,7 +324,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                     self._optimizer.state.clear()  # so that AdamW forgets cross-entropy; see docs/warm-up.md
                 total += value.detach()
         except ValueError as error:  # the loss refuses scores that are not finite
-            if all(weight.isfinite().all() for weight in weights):
+            if scores.isfinite().all():
                 raise
             diverged = error
         if diverged or not total.isfinite():

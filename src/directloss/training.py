@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .checks import check_steps
+from .checks import check_binary, check_count, check_labels, check_share, check_steps, check_warm_up
 
 __all__ = ["WarmUp", "accumulate", "with_positives"]
 
@@ -17,10 +17,12 @@ class WarmUp(nn.Module):
     Args:
         loss: the loss after the warm-up, e.g. `AveragePrecisionLoss()`.
         steps: the number of first steps; a tenth of all steps is a good choice.
-        first: the loss of the first steps, called with scores and target; None: binary cross-entropy.
+        first: the loss of the first steps, called with the valid scores and their target; None: binary cross-entropy.
 
     Call it as you call `loss`. A step is a call on scores that require a gradient. Other calls, as in validation, use
-    `loss` and do not count. The number of steps so far is in the `state_dict`.
+    `loss` and do not count. The number of steps so far is in the `state_dict`. In the first steps `loss` is called,
+    too, without a gradient: so it refuses wrong input from the first step on. If it has a `process_group`, the first
+    loss gets the scores of all processes, too.
 
     The positive update strengthens pairs that are already in the right order. If a network starts with more pairs in
     the wrong order, the ranking may get worse. A warm-up avoids most of that. With a large ε, reset Adam after these
@@ -40,17 +42,31 @@ class WarmUp(nn.Module):
         self.first = first
         self.step = 0
 
-    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None, **options: Any) -> Tensor:
-        """The loss of this step; options go to `loss`."""
+    def forward(self, scores: Tensor, target: Tensor, *more: Any, **options: Any) -> Tensor:
+        """The loss of this step; what comes behind the target goes to `loss`."""
         if self.step >= self.steps or not (scores.requires_grad and torch.is_grad_enabled()):
-            return self.loss(scores, target, mask, **options)
+            return self.loss(scores, target, *more, **options)
+        with torch.no_grad():
+            self.loss(scores, target, *more, **options)
+        scores, target = self._valid(scores, target, *more, **options)
+        if self.first is None:
+            check_warm_up(scores, target)
         self.step += 1
-        if self.first is not None:
-            return self.first(scores, target)
-        ignored = getattr(self.loss, "ignore_index", None)
-        valid = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
-        valid = valid if ignored is None else valid & (target != ignored)
-        return nn.functional.binary_cross_entropy_with_logits(scores[valid], target[valid].to(scores.dtype))
+        return _cross_entropy(scores, target) if self.first is None else self.first(scores, target)
+
+    def _valid(self, scores: Tensor, target: Tensor, mask: Tensor | None = None, *more: Any, **options: Any) -> Any:
+        """The valid scores of all processes, and their target."""
+        if target.shape != scores.shape:
+            return scores, target
+        ignored, group = (getattr(self.loss, name, None) for name in ("ignore_index", "process_group"))
+        if ignored is not None:
+            mask = (target != ignored) if mask is None else mask & (target != ignored)
+        if group is not None:
+            from .distributed import gather
+
+            flat = (None if part is None else part.reshape(-1) for part in (scores, target, mask))
+            scores, target, mask = gather(group, *flat)
+        return (scores, target) if mask is None else (scores[mask], target[mask])
 
     def get_extra_state(self) -> int:
         """The number of steps so far."""
@@ -65,12 +81,18 @@ class WarmUp(nn.Module):
         return f"steps={self.steps}"
 
 
+def _cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
+    """The mean over items; 0 if there are none."""
+    total = nn.functional.binary_cross_entropy_with_logits(scores, target.to(scores.dtype), reduction="sum")
+    return total / max(scores.numel(), 1)
+
+
 def with_positives(target: Tensor, batch: int, share: float, generator: torch.Generator | None) -> Iterator[Tensor]:
     """Yield batches of indices without end, drawn at random with replacement; the given share is positive.
 
     Args:
-        target: (samples,), bool.
-        batch: the number of indices in a batch.
+        target: (samples,), 0 or 1 for each sample, as bool, int or float.
+        batch: the number of indices in a batch, 2 or more.
         share: the share of positives in a batch; at least one of each class is drawn.
         generator: for the random numbers; None uses torch's own.
 
@@ -79,11 +101,20 @@ def with_positives(target: Tensor, batch: int, share: float, generator: torch.Ge
     >>> items.shape, int(target[items].sum())
     (torch.Size([8]), 2)
     """
-    positives, negatives = (which.nonzero().squeeze(1) for which in (target, ~target))
+    check_labels(target)
+    check_binary(target, target, None)
+    check_count("batch", batch, 2)
+    check_share("share", share)
+    positives, negatives = (which.nonzero().squeeze(1) for which in (target != 0, target == 0))
     if not len(positives) or not len(negatives):
         lacking = "negatives" if len(positives) else "positives"
         raise ValueError(f"A batch needs positives and negatives; the target has no {lacking}.")
-    wanted = min(max(round(share * batch), 1), batch - 1)
+    return _drawn(positives, negatives, batch, min(max(round(share * batch), 1), batch - 1), generator)
+
+
+def _drawn(
+    positives: Tensor, negatives: Tensor, batch: int, wanted: int, generator: torch.Generator | None
+) -> Iterator[Tensor]:
     while True:
         drawn = (
             which[torch.randint(len(which), (count,), generator=generator)]

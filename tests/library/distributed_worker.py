@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from directloss import AveragePrecision, CentralDirect, PositiveDirect, RetrievalLoss, ScoreMemory, StructuredLoss
+from directloss.training import WarmUp
 
 
 def data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -47,6 +48,8 @@ def loss_of(case: str, group: Any) -> Any:
         return lambda out, target, ids: loss(out, ids)
     update = CentralDirect(0.3) if "central" in case else PositiveDirect(0.5)
     loss = StructuredLoss(AveragePrecision(), update, reduction, process_group=group)
+    if "warm-up" in case:
+        loss = WarmUp(loss, 1)
     if "indexes" in case:
         return lambda out, target, ids: loss(out[:, 0], target, indexes=ids)
     if "classes" in case:
@@ -57,6 +60,7 @@ def loss_of(case: str, group: Any) -> Any:
 
 
 CASES = ["plain", "plain sum", "central", "indexes", "indexes sum", "classes", "retrieval", "retrieval sum"]
+CASES += ["warm-up", "warm-up masked", "warm-up classes"]
 KINDS = ["even", "uneven", "empty", "one-sided"]
 
 

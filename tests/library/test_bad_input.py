@@ -16,15 +16,20 @@ from directloss import (
     Hinge,
     NegativeDirect,
     PositiveDirect,
+    RetrievalLoss,
     Row,
+    ScoreMemory,
     StructuredLoss,
     ZeroOne,
     average_precision_loss,
     checks,
+    diagnose,
     direct_loss,
+    metric,
     structured_loss,
 )
 from directloss.kernels import lists as kernels
+from directloss.training import with_positives
 
 S = torch.tensor([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]])
 T = torch.tensor([[1, 0, 1], [0, 1, 0]])
@@ -104,9 +109,9 @@ def test_bad_weight_is_refused(weight, error):
 
 @pytest.mark.parametrize("task", [AveragePrecision(), ZeroOne()], ids=str)
 def test_strength_of_another_shape_than_the_batch_is_refused(task):
-    with pytest.raises(ValueError, match=r"weight has shape \(3,\) but the batch has shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"weight has shape \(3,\) but the batch of lists has shape \(2,\)"):
         StructuredLoss(task, PositiveDirect(torch.ones(3)))(S, T)
-    with pytest.raises(ValueError, match=r"weight has shape \(2, 1\) but the batch has shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"weight has shape \(2, 1\) but the batch of lists has shape \(2,\)"):
         task.infer_augmented(S, T, torch.ones(2, 1))
 
 
@@ -216,3 +221,64 @@ def test_a_check_that_returns_a_number_returns_it_as_pythons_own():
     assert type(checks.check_steps(np.int64(5))) is int  # pyright: ignore
     assert type(checks.check_positive("epsilon", np.float32(2))) is float  # pyright: ignore
     assert type(checks.check_weight(-2)) is float
+
+
+LIST, LABELS = torch.tensor([0.5, -1.0, 2.0]), torch.tensor([1, 0, 0])
+SLIPS = {
+    "labels as a list": (lambda: AveragePrecisionLoss()(LIST, [1, 0, 0]), "target must be a tensor; got list"),
+    "a flat list of labels": (
+        lambda: AveragePrecisionLoss()(LIST, [1, 0, 0], indexes=LABELS),
+        "target must be a tensor; got list",
+    ),
+    "a flat list as mask": (
+        lambda: AveragePrecisionLoss()(LIST, LABELS, [True] * 3, indexes=LABELS),
+        "mask must be a tensor; got list",
+    ),
+    "ids that are floats": (lambda: AveragePrecisionLoss()(LIST, LABELS, indexes=LIST), r"Pass indexes.long\(\)"),
+    "epsilon of a loss": (lambda: AveragePrecisionLoss(epsilon=0.1), r"Pass update=PositiveDirect\(0.1\)"),
+    "margin of a function": (
+        lambda: average_precision_loss(LIST, LABELS, margin=2.0),
+        r"Pass update=Hinge\(2.0\)",
+    ),
+    "a number as update": (lambda: AveragePrecisionLoss(0.1), r"Pass update=PositiveDirect\(0.1\)"),
+    "an update as task": (lambda: RetrievalLoss(PositiveDirect(0.05)), r"Pass update=PositiveDirect"),
+    "a class as task": (lambda: metric(AveragePrecision, LIST, LABELS), r"Pass task=AveragePrecision\(\)"),
+    "a loss as task": (lambda: metric(AveragePrecisionLoss(), LIST, LABELS), "task must be an instance"),
+    "a class to diagnose": (lambda: diagnose(AveragePrecision, LIST, LABELS), "task must be an instance"),
+    "a list to diagnose": (lambda: diagnose(AveragePrecision(), [0.5], LABELS), "scores must be a tensor"),
+    "nothing to diagnose": (lambda: diagnose(AveragePrecision(), LIST, 0 * LABELS), "no list counts"),
+    "a column as metric": (lambda: metric(AveragePrecision(), LIST[:, None], LABELS[:, None]), r"squeeze\(-1\)"),
+    "a mask too long": (
+        lambda: metric(AveragePrecision(), LIST, LABELS, torch.ones(4, dtype=torch.bool), indexes=LABELS),
+        r"mask has shape \(4,\)",
+    ),
+    "too many epsilons": (
+        lambda: AveragePrecisionLoss(PositiveDirect(torch.ones(2)))(LIST, LABELS),
+        r"shape \(2,\) but the batch of lists has shape \(\). Pass an ε, margin",
+    ),
+    "weights as a list": (lambda: AveragePrecisionLoss()(S, T, weight=[1, 2]), "got list. Wrap it in torch.as_tensor"),
+    "arrays to search": (lambda: RetrievalLoss()(S.numpy(), LABELS[:2]), "embeddings must be a tensor; got ndarray"),
+    "labels of -1": (lambda: AveragePrecisionLoss()(LIST, LABELS - 1), "ignore_index="),
+    "labels of -1 to remember": (
+        lambda: ScoreMemory(LABELS - 1)(AveragePrecisionLoss(), LIST, torch.arange(3)),
+        "target must hold only 0 and 1",
+    ),
+    "nan to remember": (lambda: ScoreMemory(LABELS).remember(LIST / 0 * 0, torch.arange(3)), "scores must be finite"),
+    "a column of labels": (lambda: with_positives(LABELS[:, None], 4, 0.5, None), r"shape \(samples,\)"),
+    "labels that are none": (lambda: with_positives(LABELS * 2, 4, 0.5, None), "target must hold only 0 and 1"),
+    "a batch of one": (lambda: with_positives(LABELS, 1, 0.5, None), "batch must be at least 2; got 1"),
+    "a share that is none": (lambda: with_positives(LABELS, 4, 2.0, None), "share must be a share"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_slips_of_newcomers_are_told_the_cure(slip):
+    call, words = SLIPS[slip]
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+
+
+def test_batches_have_positives_whatever_type_labels_have():
+    for target in (LABELS, LABELS.float(), LABELS.bool()):
+        items = next(with_positives(target, 8, 0.25, torch.Generator().manual_seed(0)))
+        assert int((target[items] != 0).sum()) == 2

@@ -250,7 +250,7 @@ def test_retrieval_refuses_what_does_not_fit():
     vectors, labels = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
     for arguments, words in (
         ((vectors[0], labels), r"shape \(samples, dimensions\)"),
-        ((vectors, labels[:3]), "one a sample"),
+        ((vectors, labels[:3]), "one for each sample"),
         ((vectors, labels, vectors), "come together"),
         ((vectors, labels, vectors[:, :2], labels), "3 dimensions but ref_embeddings have 2"),
     ):

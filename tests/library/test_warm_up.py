@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from directloss import AveragePrecisionLoss, NegativeDirect
+from directloss import AveragePrecisionLoss, NDCGLoss, NegativeDirect, RetrievalLoss
 from directloss.training import WarmUp
 
 SCORES, TARGET = torch.tensor([2.0, 1.0, 0.0, -1.0]), torch.tensor([0, 1, 1, 0])
@@ -48,6 +48,56 @@ def test_another_first_loss_and_options():
     assert loss(scores, TARGET.reshape(2, 2), dim=0) == SCORES.sum()
     expected = AveragePrecisionLoss(NegativeDirect(1.0))(scores, TARGET.reshape(2, 2), dim=0)
     assert loss(scores, TARGET.reshape(2, 2), dim=0) == expected
+
+
+def test_the_first_loss_gets_valid_items_only():
+    scores, mask = SCORES.clone().requires_grad_(), torch.tensor([True, False, True, True])
+    seen = []
+
+    def first(scores, target):
+        seen.append((scores, target))
+        return scores.sum()
+
+    WarmUp(AveragePrecisionLoss(ignore_index=9), 1, first)(scores, TARGET.index_fill(0, torch.tensor(0), 9), mask)
+    assert [part.tolist() for part in seen[0]] == [[0.0, -1.0], [1, 0]]
+
+
+def test_nothing_valid_is_a_loss_of_0():
+    scores = SCORES.clone().requires_grad_()
+    value = WarmUp(AveragePrecisionLoss(ignore_index=-1), 1)(scores, torch.full((4,), -1))
+    value.backward()
+    assert value == 0
+    assert scores.grad.tolist() == [0.0] * 4
+
+
+def test_references_of_a_retrieval_go_to_the_loss():
+    embeddings, labels = torch.eye(4)[:, :3].requires_grad_(), torch.tensor([0, 1, 0, 1])
+    known = torch.ones(2, 3), torch.tensor([0, 1])
+    plain = RetrievalLoss()(embeddings, labels, *known)
+    assert WarmUp(RetrievalLoss(), 0)(embeddings, labels, *known) == plain
+    loss = WarmUp(RetrievalLoss(), 1, first=lambda embeddings, labels: embeddings.sum())
+    assert loss(embeddings, labels, ref_embeddings=known[0], ref_labels=known[1]) == embeddings.sum()
+    assert loss(embeddings, labels, ref_embeddings=known[0], ref_labels=known[1]) == plain
+
+
+@pytest.mark.parametrize(
+    ("loss", "change", "error", "words"),
+    [
+        (AveragePrecisionLoss(), {"mask": torch.tensor([1, 1, 1, 0])}, TypeError, "mask must be bool"),
+        (AveragePrecisionLoss(), {"target": 2 * TARGET}, ValueError, "target must hold only 0 and 1"),
+        (AveragePrecisionLoss(), {"scores": SCORES / 0}, ValueError, "scores must be finite"),
+        (AveragePrecisionLoss(), {"scores": SCORES[:, None], "target": TARGET[:, None]}, ValueError, "squeeze"),
+        (AveragePrecisionLoss(), {"indexes": SCORES}, TypeError, "indexes must be a tensor of integers"),
+        (AveragePrecisionLoss(), {"dimm": 0}, TypeError, "dimm"),
+        (NDCGLoss(), {"target": 2 * TARGET}, ValueError, "the warm-up is binary cross-entropy.*first="),
+    ],
+)
+def test_what_the_loss_refuses_is_refused_in_the_first_steps_too(loss, change, error, words):
+    warm = WarmUp(loss, 1)
+    given = {"scores": SCORES, "target": TARGET, "mask": None} | change
+    with pytest.raises(error, match=words):
+        warm(given.pop("scores").clone().requires_grad_(), given.pop("target"), given.pop("mask"), **given)
+    assert warm.step == 0
 
 
 @pytest.mark.parametrize("steps", [-1, 1.5, True, "10"])
