@@ -179,7 +179,7 @@ def test_a_list_of_images_that_is_gone_is_named(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"features": "sift"}, "--features 'sift' is unknown. There are: pooled, warped"),
+        ({"features": "sift"}, "--features 'sift' is unknown. There are: pooled, layers, warped"),
         ({"root": None}, "The experiment needs data: add --root DIR."),
         ({"positive": 0.2}, "Overlaps must be 0 < negative ≤ positive ≤ 1; got 0.3 and 0.2"),
         ({"negative": 0.0}, "Overlaps must be"),

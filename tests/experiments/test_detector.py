@@ -849,8 +849,9 @@ def test_every_backbone_and_kind_of_features_serves_a_detector(name, tmp_path, p
     pooled = network.channels * network.cells**2
     assert pooled == {"alexnet": 9216, "squeezenet": 4608, "efficientnet-lite0": 4032}[name]
     warped = 1280 if name == "efficientnet-lite0" else pooled
-    for kind, features in {"pooled": pooled, "warped": warped}.items():
+    layers = pooled + 1280 * (name == "efficientnet-lite0")
+    for kind, features in {"pooled": pooled, "layers": layers, "warped": warped}.items():
         heads = ClassHeads(("car",), torch.ones(features, 1), torch.zeros(1), torch.full((1,), -1e6))
         save_detector(tmp_path / kind, Detector(network, kind, 3, 0.3, heads))
         assert load_detector(tmp_path / kind)(picture())
-    assert set(regions.FEATURE_KINDS) == {"pooled", "warped"}
+    assert set(regions.FEATURE_KINDS) == {"pooled", "layers", "warped"}

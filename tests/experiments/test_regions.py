@@ -114,23 +114,25 @@ def test_pixels_of_maps_are_centred_on_what_they_see(kind):
 def test_maps_reach_every_edge_of_an_image_whatever_its_size(name):
     with torch.device("meta"):
         network = BACKBONES[name]()
-    assert network.offset <= regions.MARGIN
+    assert max(level.offset for level in network.levels) <= regions.MARGIN
     for side in [*range(2, 36), 600, 607, *range(984, 1001)]:
         padded = torch.empty(1, 3, 40, regions.MARGIN + side + network.margin, device="meta")
-        maps = network.maps(padded)
-        assert maps.shape[1] == network.channels
-        end = network.offset + network.stride * maps.shape[-1]
-        assert end >= side + regions.MARGIN, f"{side} pixels: {side + regions.MARGIN - end} of them are not seen"
+        assert network.layers(padded)[0].shape == network.maps(padded).shape
+        for maps, level in zip(network.layers(padded), network.levels, strict=True):
+            assert maps.shape[1] == level.channels
+            end = level.offset + level.stride * maps.shape[-1]
+            assert end >= side + regions.MARGIN, f"{side} pixels: {side + regions.MARGIN - end} of them are not seen"
 
 
 @pytest.mark.parametrize("name", BACKBONES)
 @pytest.mark.parametrize("size", [(90, 60), (59, 97)])
-def test_boxes_of_a_few_pixels_in_the_corners_of_an_image_have_features(name, size, networks, monkeypatch):
+@pytest.mark.parametrize("kind", ["pooled", "layers"])
+def test_boxes_of_a_few_pixels_in_the_corners_of_an_image_have_features(name, size, kind, networks, monkeypatch):
     monkeypatch.setattr(regions, "SHORTER", 60)  # an image of 60 × 90 stays as it is, one of 59 × 97 nearly
     monkeypatch.setattr(regions, "LONGER", 100)
     width, height = size
     corners = [[1, 1, 3, 3], [width - 2, 1, width, 3], [1, height - 2, 3, height], [width - 2, height - 2, *size]]
-    rows = describe(picture(*size), np.array(corners, dtype=float), "pooled", networks[name])
+    rows = describe(picture(*size), np.array(corners, dtype=float), kind, networks[name])
     torch.testing.assert_close(rows.norm(dim=1), torch.ones(4))
 
 
@@ -152,21 +154,27 @@ def test_a_box_has_the_colours_that_are_in_it(monkeypatch):
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-def test_pooled_features_are_means_of_the_maps_of_one_image(name, networks, monkeypatch):
+@pytest.mark.parametrize("kind", ["pooled", "layers"])
+def test_pooled_features_are_means_of_the_maps_of_one_image(name, kind, networks, monkeypatch):
     monkeypatch.setattr(regions, "SHORTER", 90)
     monkeypatch.setattr(regions, "LONGER", 110)  # the longer side decides: 60 × 45 becomes 110 × 82.5
     network, image = networks[name], picture()
     square = torch.from_numpy(np.asarray(image.resize((110, 82), Image.Resampling.BILINEAR)).copy()).permute(2, 0, 1)
     with torch.inference_mode():
-        maps = network.maps(nn.functional.pad(normalised(square), (16, network.margin) * 2)[None])[0]
+        every = network.layers(nn.functional.pad(normalised(square), (16, network.margin) * 2)[None])
     boxes = np.concatenate([boxes_in(60, 45, 6), [[1, 1, 60, 45]]])
-    expected = []
-    for left, top, right, bottom in boxes.tolist():
-        edges = [(left - 1) * 110 / 60, (top - 1) * 82 / 45, right * 110 / 60, bottom * 82 / 45]
-        expected.append(plain_pool(maps, [(e + 16 - network.offset) / network.stride for e in edges], network.cells))
-    rows = torch.stack(expected)
+    parts = []
+    for maps, (_, stride, offset, cells) in zip(every, network.levels, strict=True):
+        expected = []
+        for left, top, right, bottom in boxes.tolist():
+            edges = [(left - 1) * 110 / 60, (top - 1) * 82 / 45, right * 110 / 60, bottom * 82 / 45]
+            expected.append(plain_pool(maps[0], [(e + 16 - offset) / stride for e in edges], cells))
+        rows = torch.stack(expected)
+        parts.append(rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-6))
+    rows = parts[0] if kind == "pooled" else torch.cat(parts, 1)
     rows = rows / rows.norm(dim=1, keepdim=True)
-    found = describe(image, boxes, "pooled", network)
+    found = describe(image, boxes, kind, network)
+    assert found.shape[1] == network.features_of(kind)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), rows, rtol=1e-4, atol=1e-5)
 

@@ -21,8 +21,12 @@ class DetectionOptions(VisionOptions):
     """What the detection experiment takes."""
 
     features: Annotated[
-        str, Option(f"One of: {', '.join(FEATURE_KINDS)}. Pooled from one map of the image, or of warped crops (slow).")
-    ] = "pooled"
+        str | None,
+        Option(
+            f"One of: {', '.join(FEATURE_KINDS)}. Pooled from one map of the image, from several layers (without it, "
+            "where the backbone has them), or of warped crops (slow)."
+        ),
+    ] = None
     images: Annotated[
         int | None,
         Option("Images of each list at most, 0: all; without it 500. Quick preset: images in all, 40.", min=0),

@@ -61,7 +61,7 @@ PICTURES = 3  # of each kind
 
 def _check(options: DetectionOptions) -> None:
     """Refuse options that make no sense, before any work."""
-    if options.features not in FEATURE_KINDS:
+    if options.features not in (None, *FEATURE_KINDS):
         raise ValueError(f"--features {options.features!r} is unknown. There are: {', '.join(FEATURE_KINDS)}.")
     if not 0 < options.negative <= options.positive <= 1:
         raise ValueError(
@@ -82,6 +82,7 @@ def prepare(options: DetectionOptions, jobs: int = 0, steps: Steps = no_steps) -
     weights = find_weights(options.backbone, options.weights, steps)
     network = BACKBONES[options.backbone]().eval()
     load_weights(network, weights)
+    features = options.features or ("layers" if network.deeper else "pooled")
     asked = IMAGES[options.preset] if options.images is None else options.images
     scenes, parts = _divided(root, options.preset == "quick", asked)
     progress = steps(f"proposals of {len(scenes)} images")
@@ -103,10 +104,10 @@ def prepare(options: DetectionOptions, jobs: int = 0, steps: Steps = no_steps) -
     made_by = {"backbone": options.backbone, "weights": weights_key}
     sample = np.random.default_rng(SEED).permutation(parts.count("train"))[:SAMPLE].tolist()
     keys = compute(
-        CACHE, [scene.path for scene in scenes], boxes, options.features, network, made_by, sample, COMPONENTS, steps
+        CACHE, [scene.path for scene in scenes], boxes, features, network, made_by, sample, COMPONENTS, steps
     )
     return Source(
-        options.backbone, options.features, asked, options.boxes, options.positive, options.negative,
+        options.backbone, features, asked, options.boxes, options.positive, options.negative,
         options.batch, (cache_images(images), *keys, weights_key), options.side,
     ), notes  # fmt: skip
 

@@ -11,6 +11,7 @@ import zipfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ __all__ = [
     "AlexNet",
     "Backbone",
     "EfficientNetLite0",
+    "Level",
     "Official",
     "Packaged",
     "SqueezeNet",
@@ -64,6 +66,15 @@ class Packaged:
         return Path(found.origin).parent / self.file if found and found.origin else None
 
 
+class Level(NamedTuple):
+    """Maps from which boxes pool; see `Backbone`."""
+
+    channels: int
+    stride: int
+    offset: float
+    cells: int
+
+
 class Backbone(nn.Module, ABC):
     """From normalised crops (items, 3, size, size) to the inputs of a head."""
 
@@ -85,9 +96,18 @@ class Backbone(nn.Module, ABC):
     cells: int
     """A box is pooled to this number of rows and columns of cells."""
 
+    deeper: tuple[Level, ...] = ()
+    """Maps of deeper and coarser layers, from which boxes may pool, too."""
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Of all layers from which boxes may pool, the finest first."""
+        return Level(self.channels, self.stride, self.offset, self.cells), *self.deeper
+
     def features_of(self, kind: str) -> int:
-        """The number of features of a box that is "pooled" from the maps of an image, or "warped" to a crop."""
-        return self.channels * self.cells**2
+        """Of a box that is "pooled" from the maps of an image or from several "layers", or "warped" to a crop."""
+        levels = self.levels if kind == "layers" else self.levels[:1]
+        return sum(level.channels * level.cells**2 for level in levels)
 
     @abstractmethod
     def trunk(self, crops: Tensor) -> Tensor:
@@ -108,6 +128,10 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def maps(self, images: Tensor) -> Tensor:
         """The last maps of the trunk with fine resolution, from normalised images of any size; boxes pool from them."""
+
+    def layers(self, images: Tensor) -> list[Tensor]:
+        """The maps of all levels."""
+        return [self.maps(images)]
 
 
 class AlexNet(Backbone):
@@ -265,10 +289,13 @@ class EfficientNetLite0(Backbone):
     classifier_names = "_fc."
     width = 1280
     stride, offset, margin, channels, cells = 16, 7.5, 16, 112, 6
+    deeper = (Level(channels=1280, stride=32, offset=15.5, cells=1),)
     stages = (
         (1, 3, 1, 16), (2, 3, 2, 24), (2, 5, 2, 40), (3, 3, 2, 80), (3, 5, 1, 112), (4, 5, 2, 192), (1, 3, 1, 320),
     )  # fmt: skip
     """Number of blocks, kernel, stride of the first block, and channels."""
+    fine = 11
+    """The number of blocks before the last stride."""
     mean: Tensor
     std: Tensor
 
@@ -295,8 +322,10 @@ class EfficientNetLite0(Backbone):
     def _through(self, crops: Tensor, blocks: int) -> Tensor:
         """The maps after this number of blocks. Colours become what the network knows: (byte − 127) / 128."""
         inputs = (crops * self.std + self.mean).contiguous(memory_format=torch.channels_last)  # half of the time
-        maps = _relu6(_convolved(inputs, self._conv_stem, self._bn0))
-        for block in self._blocks[:blocks]:
+        return self._on(_relu6(_convolved(inputs, self._conv_stem, self._bn0)), 0, blocks)
+
+    def _on(self, maps: Tensor, first: int, last: int) -> Tensor:
+        for block in self._blocks[first:last]:
             maps = block(maps)
         return maps
 
@@ -306,7 +335,10 @@ class EfficientNetLite0(Backbone):
 
     def top(self, maps: Tensor) -> Tensor:
         """The input of the classifier: the mean over the map of 1280 channels."""
-        return _relu6(_convolved(maps, self._conv_head, self._bn1)).mean((2, 3))
+        return self._last(maps).mean((2, 3))
+
+    def _last(self, maps: Tensor) -> Tensor:
+        return _relu6(_convolved(maps, self._conv_head, self._bn1))
 
     def of_top(self) -> list[nn.Module]:
         """The last convolution."""
@@ -318,7 +350,12 @@ class EfficientNetLite0(Backbone):
 
     def maps(self, images: Tensor) -> Tensor:
         """The last block before the last stride."""
-        return self._through(images, 11)
+        return self._through(images, self.fine)
+
+    def layers(self, images: Tensor) -> list[Tensor]:
+        """The last block before the last stride, and the last layer, which knows classes best."""
+        fine = self.maps(images)
+        return [fine, self._last(self._on(fine, self.fine, len(self._blocks)))]
 
 
 BACKBONES: dict[str, type[Backbone]] = {

@@ -1,4 +1,4 @@
-"""Features of many boxes of an image, of two kinds: "warped" from a crop of each box, or "pooled" from one map.
+"""Features of many boxes of an image: "pooled" from one map, from several "layers", or "warped" from a crop of each.
 
 A row is the features of one box, scaled to length one. For a head, rows are given in the coordinates in which boxes of
 the training images vary most, and cached in half precision.
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..harness.cache import Cache, key_of
 from ..harness.progress import Progress, Steps
-from .backbones import Backbone
+from .backbones import Backbone, Level
 from .boxes import Floats
 from .crops import crop, normalised
 from .images import ImageError, read_image
@@ -35,21 +35,41 @@ SAMPLED, SEED = 64, 0  # boxes of an image for a basis, and the seed that draws 
 
 def describe(image: Any, boxes: Floats, feature_kind: str, network: Backbone) -> Tensor:
     """Rows (boxes, features) of length one for boxes of a Pillow image."""
-    rows = FEATURE_KINDS[feature_kind](image, boxes, network)
+    return _unit(FEATURE_KINDS[feature_kind](image, boxes, network))
+
+
+def _unit(rows: Tensor) -> Tensor:
     return rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-6)
 
 
 @torch.inference_mode()
 def _pooled(image: Any, boxes: Floats, network: Backbone) -> Tensor:
+    pixels, edges = _enlarged(image, boxes, network)
+    return _pool(network.maps(pixels), edges, network.levels[0])
+
+
+@torch.inference_mode()
+def _layers(image: Any, boxes: Floats, network: Backbone) -> Tensor:
+    """Every layer has the same length in a row."""
+    pixels, edges = _enlarged(image, boxes, network)
+    parts = zip(network.layers(pixels), network.levels, strict=True)
+    return torch.cat([_unit(_pool(maps, edges, level)) for maps, level in parts], 1)
+
+
+def _pool(maps: Tensor, edges: Floats, level: Level) -> Tensor:
+    return pool(maps[0], (edges - level.offset) / level.stride, level.cells)
+
+
+def _enlarged(image: Any, boxes: Floats, network: Backbone) -> tuple[Tensor, Floats]:
+    """The image as the network gets it, with a margin, and the edges of the boxes in it."""
     from PIL import Image
 
     grow = min(SHORTER / min(image.size), LONGER / max(image.size))
     width, height = (max(1, round(side * grow)) for side in image.size)
     scaled = torch.from_numpy(np.asarray(image.resize((width, height), Image.Resampling.BILINEAR)).copy())
     pixels = normalised(scaled.permute(2, 0, 1))
-    maps = network.maps(torch.nn.functional.pad(pixels, [MARGIN, network.margin] * 2)[None])[0]
     edges = (boxes - [1, 1, 0, 0]) * np.tile([width / image.width, height / image.height], 2)
-    return pool(maps, (edges + MARGIN - network.offset) / network.stride, network.cells)
+    return torch.nn.functional.pad(pixels, [MARGIN, network.margin] * 2)[None], edges + MARGIN
 
 
 @torch.inference_mode()
@@ -61,7 +81,11 @@ def _warped(image: Any, boxes: Floats, network: Backbone) -> Tensor:
     return torch.cat(parts)
 
 
-FEATURE_KINDS: dict[str, Callable[[Any, Floats, Backbone], Tensor]] = {"pooled": _pooled, "warped": _warped}
+FEATURE_KINDS: dict[str, Callable[[Any, Floats, Backbone], Tensor]] = {
+    "pooled": _pooled,
+    "layers": _layers,
+    "warped": _warped,
+}
 """By name, for the command line."""
 
 
