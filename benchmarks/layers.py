@@ -1,0 +1,60 @@
+"""What detection gains by features of two layers of EfficientNet-Lite0 instead of one.
+
+python -m benchmarks.layers --root DEVKIT     # 300 training and 300 test images of VOC2012; writes results/layers.json
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from joblib import Parallel, delayed
+
+from benchmarks.speed import machine, write
+from directloss.experiments.data.voc import CLASSES
+from directloss.experiments.detection.config import Config, DetectionOptions
+from directloss.experiments.detection.experiment import prepare, run
+from directloss.experiments.sweep import grid
+
+RESULTS = Path(__file__).parent.parent / "results" / "layers.json"
+IMAGES, SIDE, ITERATIONS = 300, 300, 600
+STRENGTHS = {"x-ent": 1.0, "hinge-AP": 100.0, "pos-AP": 1.0}
+RATES, DECAYS = (0.003, 0.03), (0.0, 0.03)
+
+
+def test_ap(config: Config) -> dict[str, Any]:
+    """AP on the test images, with the setting that is best on the images held out."""
+    result = run(config)
+    facts = {"features": config.source.features if config.source else "", "class": config.category}
+    return {**facts, "method": config.method, "noise": config.noise, "test_ap": result.test[result.chosen]}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train on the same boxes with both kinds of features."""
+    parser = argparse.ArgumentParser(prog="layers", description=__doc__)
+    parser.add_argument("--root", type=Path, required=True, help="folder with VOCdevkit")
+    root = parser.parse_args(arguments).root
+    runs: list[dict[str, Any]] = []
+    for features in ("pooled", "layers"):
+        options = DetectionOptions(
+            preset="paper", root=root, backbone="efficientnet-lite0", images=IMAGES, side=SIDE, features=features
+        )
+        source, _ = prepare(options)
+        configs = [
+            Config(method, 0, noise, category, source, ITERATIONS, grid(method, (strength,), RATES, DECAYS))
+            for method, strength in STRENGTHS.items()
+            for noise in (0.0, 0.2)
+            for category in CLASSES
+        ]
+        runs += Parallel(n_jobs=-1)(delayed(test_ap)(config) for config in configs)
+        for method in STRENGTHS:
+            mine = [one for one in runs if (one["features"], one["method"]) == (features, method)]
+            means = (fmean(one["test_ap"] for one in mine if one["noise"] == noise) for noise in (0.0, 0.2))
+            print(features, method, *(f"{mean:.3f}" for mean in means), flush=True)
+    write({"command": "python -m benchmarks.layers --root DEVKIT", **machine(), "runs": runs}, RESULTS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
