@@ -47,7 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
             for noise in (0.0, 0.2)
             for category in CLASSES
         ]
-        runs += Parallel(n_jobs=-1)(delayed(test_ap)(config) for config in configs)
+        found: Any = Parallel(n_jobs=-1)(delayed(test_ap)(config) for config in configs)
+        runs += found
         for method in STRENGTHS:
             mine = [one for one in runs if (one["features"], one["method"]) == (features, method)]
             means = (fmean(one["test_ap"] for one in mine if one["noise"] == noise) for noise in (0.0, 0.2))

@@ -112,9 +112,8 @@ def test_every_batch_has_its_share_of_positives(batch, share, wanted, positives)
 
 @pytest.mark.parametrize(("value", "lacking"), [(True, "negatives"), (False, "positives")])
 def test_a_target_of_one_kind_is_refused(value, lacking):
-    batches = with_positives(torch.full((9,), value), 4, 0.25, None)
     with pytest.raises(ValueError, match=f"A batch needs positives and negatives; the target has no {lacking}"):
-        next(batches)
+        with_positives(torch.full((9,), value), 4, 0.25, None)
 
 
 def test_training_sees_the_batches_that_it_is_given():

@@ -55,12 +55,12 @@ def loss_of(case: str, group: Any) -> Any:
     if "classes" in case:
         return lambda out, target, ids: loss(out, torch.stack([target, ids > 2], 1), dim=0)
     if "masked" in case:
-        return lambda out, target, ids: loss(out[:, 0], target, ids > 0 if len(ids) % 2 else None)
+        return lambda out, target, ids: loss(out[:, 0], target, ids > 0)
     return lambda out, target, ids: loss(out[:, 0], target)
 
 
 CASES = ["plain", "plain sum", "central", "indexes", "indexes sum", "classes", "retrieval", "retrieval sum"]
-CASES += ["warm-up", "warm-up masked", "warm-up classes"]
+CASES += ["warm-up", "warm-up masked", "masked", "warm-up classes"]
 KINDS = ["even", "uneven", "empty", "one-sided"]
 
 
