@@ -52,6 +52,8 @@ class Announcement(event.Listener):
             self._left -= time.monotonic() - self._began
 
     def _say(self) -> None:
+        if self._said:  # a timer that could no longer be cancelled
+            return
         self._said = True
         logging.getLogger("directloss").warning(MESSAGE)
 
