@@ -626,6 +626,21 @@ def detection_features() -> str:
 
 
 @block
+def detection_two_layers() -> str:
+    """Two layers against one on more images, all classes."""
+    runs = _study("layers")["runs"]
+    columns = [(kind, noise) for noise in (0.0, 0.2) for kind in ("layers", "pooled")]
+    rows = []
+    for method in dict.fromkeys(one["method"] for one in runs):
+        values = [
+            [one["test_ap"] for one in runs if (one["method"], one["features"], one["noise"]) == (method, *column)]
+            for column in columns
+        ]
+        rows.append([method, *(f"{mean(some):.3f}" for some in values)])
+    return _table(["mean AP of twenty classes", *(f"{kind}, {100 * noise:.0f} %" for kind, noise in columns)], rows)
+
+
+@block
 def detection_layers() -> str:
     """Two layers against one."""
     return _features("efficientnet-lite0", ("layers", "pooled"))
