@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 from .checks import (
+    check_binary,
+    check_finite,
     check_indexes,
     check_is_task,
     check_list_task,
     check_lists_of_one,
     check_problems,
     check_tensors,
+    needs_dispatch,
 )
 from .families import RankingTask
 from .groups import group
@@ -41,9 +44,18 @@ def to_lists(
         target = target.masked_fill(ignored, 0)
     if dim != -1:
         check_list_task("dim", task, scores, target)
+        _check_values(task, scores, target, mask)
         scores, target = scores.movedim(dim, -1), target.movedim(dim, -1)
         mask = None if mask is None else mask.movedim(dim, -1)
     return scores, target, mask
+
+
+def _check_values(task: Task, scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
+    """Refuse wrong values while they are where the user has them: after a move an error would name another place."""
+    if not needs_dispatch(scores) and (mask is None or mask.shape == scores.shape):
+        check_finite(scores, mask)
+        if isinstance(task, RankingTask):
+            check_binary(scores, target, mask)
 
 
 @torch.no_grad()

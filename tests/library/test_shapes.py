@@ -258,3 +258,15 @@ def test_retrieval_refuses_what_does_not_fit():
             loss(*arguments)
     with pytest.raises(ValueError, match="'cosine' or 'dot'"):
         RetrievalLoss(similarity="euclidean")
+
+
+@pytest.mark.parametrize("wrong", ["scores", "target"])
+def test_a_wrong_value_is_named_by_its_place_in_what_was_passed(wrong):
+    scores, target = torch.randn(6, 2), torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3)
+    (scores if wrong == "scores" else target)[4, 1] = torch.nan
+    for call in (average_precision_loss, lambda *given, dim: metric(AveragePrecision(), *given, dim=dim)):
+        with pytest.raises(ValueError, match=rf"{wrong} must .*got nan at index \(4, 1\)"):
+            call(scores, target, dim=0)
+    valid = torch.ones(6, 2, dtype=torch.bool)
+    valid[4, 1] = False
+    assert average_precision_loss(scores, target, mask=valid, dim=0).isfinite()
