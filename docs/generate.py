@@ -627,17 +627,21 @@ def detection_features() -> str:
 
 @block
 def detection_two_layers() -> str:
-    """Two layers against one on more images, all classes."""
+    """One layer, two, and two with hard negatives, on more images, all classes."""
     runs = _study("layers")["runs"]
-    columns = [(kind, noise) for noise in (0.0, 0.2) for kind in ("layers", "pooled")]
+    variants = (("one layer", "pooled", 0.0), ("two layers", "layers", 0.0), ("two, hard negatives", "layers", 0.5))
+    columns = [(words, kind, hard, noise) for noise in (0.0, 0.2) for words, kind, hard in variants]
+    keys = ("method", "features", "hard", "noise")
     rows = []
     for method in dict.fromkeys(one["method"] for one in runs):
-        values = [
-            [one["test_ap"] for one in runs if (one["method"], one["features"], one["noise"]) == (method, *column)]
+        means = [
+            mean(one["test_ap"] for one in runs if tuple(one[key] for key in keys) == (method, *column[1:]))
             for column in columns
         ]
-        rows.append([method, *(f"{mean(some):.3f}" for some in values)])
-    return _table(["mean AP of twenty classes", *(f"{kind}, {100 * noise:.0f} %" for kind, noise in columns)], rows)
+        rows.append([method, *(f"{value:.3f}" for value in means)])
+    return _table(
+        ["mean AP of twenty classes", *(f"{words}, {100 * noise:.0f} %" for words, *_, noise in columns)], rows
+    )
 
 
 @block

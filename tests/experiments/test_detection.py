@@ -18,8 +18,10 @@ from PIL import Image
 from test_detection_evaluation import plain_evaluate, plain_overlap, plain_suppress
 from test_regions import plain_labels
 
+from directloss.experiments.data.label_noise import flip_labels
 from directloss.experiments.data.voc import CLASSES, Annotation, DevkitError, Scene, read_scenes
 from directloss.experiments.detection import experiment as detection
+from directloss.experiments.detection import mining
 from directloss.experiments.detection.config import Config, DetectionOptions, ObjectCounts, Result, TrainingCounts
 from directloss.experiments.detection.experiment import configs, prepare, run
 from directloss.experiments.detection.images import CACHE, PARTS, Images, cache_images, pick, read_images
@@ -185,6 +187,9 @@ def test_a_list_of_images_that_is_gone_is_named(monkeypatch, tmp_path):
         ({"negative": 0.0}, "Overlaps must be"),
         ({"positive": 1.1}, "Overlaps must be"),
         ({"positive": float("nan")}, "Overlaps must be"),
+        ({"hard": 1.0}, "--hard must be a share from 0 to below 1; got 1.0"),
+        ({"hard": -0.1}, "--hard must be"),
+        ({"hard": float("nan")}, "--hard must be"),
         ({"batch": 1}, "--batch must be 2 or more"),
         ({"boxes": 0}, "--boxes 1 or more"),
         ({"images": 19}, "--images must be 20 or more"),
@@ -461,7 +466,7 @@ def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
 
 def test_boxes_that_train_are_limited_and_drawn_from_the_seed(prepared):
     labels = prepared.images.labels("car", CACHE.array(prepared.source.keys[1]), 0.5, 0.3)
-    drawn = [detection._training_set(labels, (5, 9), torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
+    drawn = [detection._drawn(labels, (5, 9), torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
     for rows, target in drawn:
         assert sorted(set(rows.tolist())) == rows.tolist()
         assert (len(rows), int(target.sum())) == (14, 5)
@@ -477,6 +482,64 @@ def test_many_images_train_on_more_boxes(prepared, monkeypatch):
         monkeypatch.setattr(detection, "FEW", few)
         found = run(config(prepared.source, settings=calm))
         assert found.training == TrainingCounts(*boxes)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_hard_negatives_are_those_that_a_first_classifier_scores_highest(prepared, noise, monkeypatch):
+    monkeypatch.setattr(detection, "POSITIVES", 10)
+    monkeypatch.setattr(detection, "NEGATIVES", 40)
+    source = dataclasses.replace(prepared.source, hard=0.25)
+    boxes, features = (CACHE.array(key) for key in source.keys[1:3])
+
+    def training_set(**changes):
+        mine = dataclasses.replace(config(source, noise=noise), **changes)
+        return detection._training_set(mine, source, prepared.images, boxes, torch.Generator().manual_seed(3))
+
+    rows, truth, target = training_set()
+    labels = prepared.images.labels("car", boxes, 0.5, 0.3)
+    assert sorted(set(rows.tolist())) == rows.tolist()
+    assert labels[rows].tolist() == [1 if positive else -1 for positive in truth.tolist()]
+    assert (len(rows), int(truth.sum())) == (50, 10)
+    generator = torch.Generator().manual_seed(3)
+    first, labelled = detection._drawn(labels, (10, 30), generator)
+    seen = flip_labels(labelled, noise, generator)
+    weights = mining.first_classifier(torch.from_numpy(features[first].astype(np.float32)), seen).double()
+    scores = torch.from_numpy(features[: len(labels)].astype(np.float64)) @ weights
+    left = sorted(set(np.flatnonzero(labels == -1).tolist()) - set(first.tolist()), key=lambda row: -scores[row])
+    mined = sorted(set(rows.tolist()) - set(first.tolist()))
+    assert mined == sorted(left[:10])
+    assert target[np.isin(rows, first)].tolist() == seen.tolist()
+    assert bool((target != truth)[~np.isin(rows, first)].any()) == (noise > 0)
+    for method in ("x-ent", "hinge-AP"):  # from the cache
+        monkeypatch.setattr(detection, "hardest", None)
+        again = training_set(method=method)
+        assert again[0].tolist() == rows.tolist()
+        assert torch.equal(again[2], target)
+    assert run(config(source, noise=noise, settings=(Setting(1.0, 0.3, 0.0),))).training == TrainingCounts(10, 40)
+
+
+def test_the_hardest_do_not_depend_on_how_many_are_read_at_once(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    rows, weights = torch.randn(50, 4, generator=generator), torch.randn(4, generator=generator)
+    candidates = (torch.rand(40, generator=generator) < 0.7).numpy()
+    scores = (rows[:40] @ weights).numpy()
+    expected = sorted(sorted(np.flatnonzero(candidates).tolist(), key=lambda row: -scores[row])[:9])
+    for at_once in (1, 7, 100):
+        monkeypatch.setattr(mining, "ROWS", at_once)
+        assert mining.hardest(rows.numpy(), candidates, weights, 9).tolist() == expected
+    everything = mining.hardest(rows.numpy(), candidates, weights, 99)
+    assert everything.tolist() == np.flatnonzero(candidates).tolist()
+
+
+def test_a_first_classifier_minimises_the_weighted_square():
+    generator = torch.Generator().manual_seed(0)
+    inputs, target = torch.randn(60, 3, generator=generator), torch.arange(60) < 6
+    inputs[target] += torch.tensor([2.0, 0.0, -1.0])
+    found = mining.first_classifier(inputs, target)
+    several = np.concatenate([inputs[target].repeat(9, 1), inputs[~target]]).astype(np.float64)
+    wanted = np.repeat([1.0, -1.0], 54)
+    expected = np.linalg.lstsq(np.hstack([several, np.ones((108, 1))]), wanted, rcond=None)[0][:3]
+    assert found.tolist() == pytest.approx(expected.tolist(), abs=0.01)
 
 
 def test_networks_that_are_lost_find_nothing_and_crash_nothing(prepared):

@@ -414,6 +414,7 @@ def test_a_picture_is_small_and_its_boxes_lie_where_they_did(tmp_path):
         ({"boxes": 100}, "100 boxes"),
         ({"batch": 64}, "batches of 64"),
         ({"side": 300}, "2000 boxes searched at 300 pixels"),
+        ({"hard": 0.5}, "batches of 512, 50 % of negatives hard"),
         ({"positive": 0.6}, "overlaps 0.6 and 0.3"),
         ({"negative": 0.1}, "overlaps 0.5 and 0.1"),
         ({"keys": ("other", "b", "r", "c", "w")}, "(data and weights "),
@@ -438,7 +439,7 @@ def test_two_sources_stand_apart(changes, mark, unrendered):
     "changes",
     [
         {},
-        {"features": "warped", "backbone": "alexnet", "images": 0, "side": 300},
+        {"features": "warped", "backbone": "alexnet", "images": 0, "side": 300, "hard": 0.25},
         {"positive": 1 / 3, "negative": 0.1234567},
     ],
 )
@@ -449,7 +450,7 @@ def test_options_of_a_source_are_a_command_that_asks_for_it_again(changes):
     asked = group.commands["detection"].make_context("detection", shlex.split(arguments(given))).params
     assert (asked.pop("preset"), asked.pop("seeds")) == ("paper", 2)
     assert detection.EXPERIMENT.asked("paper", 2, SimpleNamespace(**asked)) == given
-    names = ("backbone", "features", "images", "boxes", "side", "positive", "negative", "batch")
+    names = ("backbone", "features", "images", "boxes", "side", "positive", "negative", "batch", "hard")
     assert {name: asked[name] for name in names} == {name: getattr(source, name) for name in names}
 
 

@@ -38,6 +38,9 @@ class DetectionOptions(VisionOptions):
     positive: Annotated[float, Option("A box that overlaps an object by this or more is positive.")] = 0.5
     negative: Annotated[float, Option("A box that overlaps all objects by less than this is negative.")] = 0.3
     batch: Annotated[int, Option("Boxes in a batch.", min=2)] = 512
+    hard: Annotated[
+        float, Option("Share of the negatives that are hard: those that a first classifier takes for the class.")
+    ] = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class Source:
     """Of images, boxes, rows, their basis, weights."""
     side: int = SIDE
     """Runs of older versions have no other."""
+    hard: float = 0.0
+    """Nor these."""
 
 
 @dataclass(frozen=True)

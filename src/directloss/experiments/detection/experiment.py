@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...training import with_positives
 from ..data.label_noise import flip_labels
 from ..data.voc import CLASSES, Scene, read_scenes
+from ..harness.cache import key_of
 from ..harness.experiment import Experiment, Export
 from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..networks import Heads, Networks
@@ -29,6 +31,7 @@ from ..vision.proposals import proposals, recall
 from ..vision.regions import FEATURE_KINDS, compute, read_basis
 from .config import Config, DetectionOptions, ObjectCounts, Result, Run, Source, TrainingCounts
 from .images import CACHE, PARTS, Images, cache_images, easy_boxes, pick, read_images
+from .mining import first_classifier, hardest
 from .pictures import Picture, picture
 from .summary import summarise
 
@@ -52,6 +55,7 @@ COMPONENTS = 512
 FEW = 1000  # training images of which a quarter is held out, not a tenth
 SAMPLE = 150  # images that the coordinates of the features are fitted to
 POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most; of many images four times as many
+MINING = 1  # the version of hard negatives, see `key_of`
 SHARE = 0.25  # of positives in a batch, as in R-CNN
 SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped, as in R-CNN
 BEST = 40  # detections that count for each image, on average, as in Fast R-CNN
@@ -69,6 +73,8 @@ def _check(options: DetectionOptions) -> None:
         )
     if not LEAST_SEARCHED <= options.side <= MOST_SEARCHED:
         raise ValueError(f"--side must be from {LEAST_SEARCHED} to {MOST_SEARCHED}; got {options.side}.")
+    if not 0 <= options.hard < 1:
+        raise ValueError(f"--hard must be a share from 0 to below 1; got {options.hard}.")
     if options.batch < 2 or options.boxes < 1:
         raise ValueError("--batch must be 2 or more, --boxes 1 or more.")
     if options.images is not None and options.images < 20 and (options.images or options.preset == "quick"):
@@ -108,7 +114,7 @@ def prepare(options: DetectionOptions, jobs: int = 0, steps: Steps = no_steps) -
     )
     return Source(
         options.backbone, features, asked, options.boxes, options.positive, options.negative,
-        options.batch, (cache_images(images), *keys, weights_key), options.side,
+        options.batch, (cache_images(images), *keys, weights_key), options.side, options.hard,
     ), notes  # fmt: skip
 
 
@@ -170,10 +176,7 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
     images_key, boxes_key, rows_key, *_ = source.keys
     images, boxes = read_images(images_key), CACHE.array(boxes_key)
     generator = torch.Generator().manual_seed(1000 * CLASSES.index(config.category) + config.seed)
-    labels = images.labels(config.category, boxes, source.positive, source.negative)
-    times = 1 if images.parts.count("train") <= FEW else 4
-    rows, truth = _training_set(labels, (times * POSITIVES, times * NEGATIVES), generator)
-    target = flip_labels(truth, config.noise, generator)
+    rows, truth, target = _training_set(config, source, images, boxes, generator)
     inputs = torch.from_numpy(CACHE.rows(rows_key, rows)).float()
     heads = Heads(len(config.settings), (inputs.shape[1], 1), "small", torch.Generator().manual_seed(config.seed))
     dead = train(
@@ -206,8 +209,40 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
     )
 
 
-def _training_set(labels: Any, limits: tuple[int, int], generator: torch.Generator) -> tuple[Any, Tensor]:
-    """The rows and labels of the training boxes: positives and negatives, a random choice where there are too many."""
+def _training_set(
+    config: Config, source: Source, images: Images, boxes: Any, generator: torch.Generator
+) -> tuple[NDArray[np.int64], Tensor, Tensor]:
+    """The rows of the training boxes, hard negatives among them; their right labels, and those that training sees."""
+    labels = images.labels(config.category, boxes, source.positive, source.negative)
+    times = 1 if images.parts.count("train") <= FEW else 4
+    hard = round(source.hard * times * NEGATIVES)
+    rows, truth = _drawn(labels, (times * POSITIVES, times * NEGATIVES - hard), generator)
+    target = flip_labels(truth, config.noise, generator)
+    if not hard:
+        return rows, truth, target
+    images_key, _, rows_key, *_ = source.keys
+    facts = {"images": images_key, "rows": rows_key, "class": config.category, "seed": config.seed}
+    facts |= {"noise": config.noise, "overlaps": [source.positive, source.negative], "count": hard}
+    key = key_of(kind="hard negatives", version=MINING, **facts)
+
+    def mine() -> NDArray[np.int64]:
+        others = labels == -1
+        others[rows] = False
+        weights = first_classifier(torch.from_numpy(CACHE.rows(rows_key, rows)).float(), target)
+        return hardest(CACHE.array(rows_key), others, weights, hard)
+
+    CACHE.make_array(key, mine)  # every method gets the same ones
+    mined = np.array(CACHE.array(key))
+    nothing = torch.zeros(len(mined), dtype=torch.bool)
+    order = np.argsort(np.append(rows, mined))
+    both = (torch.cat([truth, nothing]), torch.cat([target, flip_labels(nothing, config.noise, generator)]))
+    return np.append(rows, mined)[order], both[0][order], both[1][order]
+
+
+def _drawn(
+    labels: NDArray[np.int8], limits: tuple[int, int], generator: torch.Generator
+) -> tuple[NDArray[np.int64], Tensor]:
+    """The rows of positives and negatives, and their labels; a random choice where there are too many."""
     chosen = []
     for label, limit in zip((1, -1), limits, strict=True):
         places = np.flatnonzero(labels == label)

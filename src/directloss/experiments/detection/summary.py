@@ -52,6 +52,8 @@ def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
         name += f", batches of {source.batch}"
         if (source.positive, source.negative) != (0.5, 0.3):
             name += f", overlaps {source.positive:g} and {source.negative:g}"
+        if source.hard:
+            name += f", {percent(source.hard)} of negatives hard"
         digest = hashlib.sha256("".join(source.keys).encode()).hexdigest()[:6]
         found.setdefault((name, digest), []).append(run)
     return told_apart(found)
