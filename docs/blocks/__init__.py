@@ -1,0 +1,36 @@
+"""What documents show: a module for each subject, a function for each block that `docs.generate` fills."""
+
+from . import (
+    actions,
+    choosing,
+    claims,
+    detection,
+    own_metric,
+    paths,
+    segmentation,
+    speed,
+    synthetic,
+    tables,
+    tasks,
+    training,
+    verdicts,
+)
+from .numbers import BLOCKS, ROOT
+
+__all__ = [
+    "BLOCKS",
+    "ROOT",
+    "actions",
+    "choosing",
+    "claims",
+    "detection",
+    "own_metric",
+    "paths",
+    "segmentation",
+    "speed",
+    "synthetic",
+    "tables",
+    "tasks",
+    "training",
+    "verdicts",
+]

@@ -1,0 +1,261 @@
+"""VOC2012 actions."""
+
+import csv
+from collections.abc import Sequence
+from functools import cache
+from statistics import mean
+from typing import Any
+
+from docs import paper
+
+from .numbers import PLAIN, RESULTS, as_table, block, gain_cell, in_percent, mean_cell, records_of
+from .verdicts import FOUR, NOISE, RIVALS, THREE, WITHSTANDS, verdict_table
+
+__all__ = ["RULES", "by_class", "classes_beside_the_paper"]
+
+RULES = (
+    "the paper's protocol",
+    "stopped early, clean validation",
+    "stopped early, noisy validation",
+    "to the end, noisy validation",
+)
+HEADS = {
+    "squeezenet, linear head": "SqueezeNet, linear",
+    "squeezenet, averaged linear head": "SqueezeNet, linear, averaged",
+    "squeezenet, mlp head": "SqueezeNet, MLP",
+    "alexnet, linear head": "AlexNet, linear",
+}
+
+
+@block
+def actions_table_1() -> str:
+    """The paper's Table 1 and ours."""
+    from directloss.experiments.actions.summary import PAPER
+
+    rows = [[f"{method}, the paper", *(f"{row[noise]:.3f}" for noise in NOISE)] for method, row in PAPER.items()]
+    networks = {
+        "SqueezeNet": (*FOUR, "neg-AP", "central-AP", "Smooth-AP"),
+        "AlexNet": FOUR,
+    }
+    for network, methods in networks.items():
+        variant = f"{network.lower()}, linear head: {RULES[0]}"
+        for method in methods:
+            cells = (mean_cell("actions", variant, method, noise) for noise in NOISE)
+            rows.append([f"{method}, {network}", *cells])
+    return as_table(["mean AP of ten actions; training labels flipped", *in_percent(NOISE)], rows)
+
+
+TODAY = "efficientnet-lite0, linear head"
+TODAY_METHODS = ("x-ent", PLAIN, "GCE", "hinge-AP", "pos-AP")
+
+
+def _today(rule: str, with_paper: bool) -> str:
+    """Table 1 on EfficientNet-Lite0 by one rule of choosing; the best of a level in bold."""
+    from directloss.experiments.actions.summary import PAPER
+
+    rows = [["pos-AP, the paper", *(f"{PAPER['pos-AP'][noise]:.3f}" for noise in NOISE)]] if with_paper else []
+    records = records_of("actions-efficientnet")
+
+    def value(method: str, noise: float) -> float:
+        return records[f"{TODAY}: {rule}", method, noise, None, "test_ap"]["mean"]
+
+    for method in TODAY_METHODS:
+        cells = []
+        for noise in NOISE:
+            shown = mean_cell("actions-efficientnet", f"{TODAY}: {rule}", method, noise)
+            best = max(value(other, noise) for other in TODAY_METHODS)
+            cells.append(f"**{shown}**" if value(method, noise) == best else shown)
+        rows.append([method, *cells])
+    return as_table([f"{rule}; training labels flipped", *in_percent(NOISE)], rows)
+
+
+@block
+def actions_today() -> str:
+    """EfficientNet-Lite0 by the paper's protocol, with the paper's pos-AP."""
+    return _today(RULES[0], True)
+
+
+@block
+def actions_today_stopped() -> str:
+    """The same, stopped early on wrong validation labels."""
+    return _today("stopped early, noisy validation", False)
+
+
+@block
+def actions_today_gains() -> str:
+    """pos-AP minus the others on EfficientNet-Lite0, paired, with 95 % intervals."""
+    rows = [
+        [f"{other}: {rule}", *(gain_cell("actions-efficientnet", f"{TODAY}: {rule}", other, noise) for noise in NOISE)]
+        for rule in (RULES[0], "stopped early, noisy validation")
+        for other in TODAY_METHODS
+        if other not in ("pos-AP", PLAIN)
+    ]
+    return as_table(["pos-AP minus", *in_percent(NOISE)], rows)
+
+
+@block
+def actions_today_runs() -> str:
+    """How many seeds there are."""
+    record = records_of("actions-efficientnet")[f"{TODAY}: {RULES[0]}", "pos-AP", 0.0, None, "test_ap"]
+    return f"{record['n']} seeds"
+
+
+@block
+def actions_verdicts() -> str:
+    """pos-AP against its two rivals under noise, for every head and rule."""
+    variants = {f"{head}: {rule}": f"{shown}, {rule}" for head, shown in HEADS.items() for rule in RULES}
+    return verdict_table("pos-AP keeps more AP than", "actions", {WITHSTANDS.format(m): m for m in RIVALS}, variants)
+
+
+@block
+def actions_gains() -> str:
+    """pos-AP against its two rivals, for every head and rule."""
+    rows = [
+        [f"{other}: {shown}, {rule}", *(gain_cell("actions", f"{head}: {rule}", other, noise) for noise in NOISE[1:])]
+        for head, shown in HEADS.items()
+        for rule in RULES
+        for other in ("x-ent", "hinge-AP")
+    ]
+    return as_table(["pos-AP minus", *in_percent(NOISE[1:])], rows)
+
+
+@block
+def actions_gains_over_others() -> str:
+    """pos-AP against the other methods, linear head on SqueezeNet."""
+    head = "squeezenet, linear head"
+    rows = [
+        [f"{other}, {rule}", *(gain_cell("actions", f"{head}: {rule}", other, noise) for noise in NOISE)]
+        for other in (PLAIN, "neg-AP", "central-AP", "Smooth-AP")
+        for rule in RULES[:2]
+    ]
+    return as_table(["pos-AP minus", *in_percent(NOISE)], rows)
+
+
+def by_class(name: str, variant: str, noises: Sequence[float], theirs: paper.Numbers | None = None) -> str:
+    """Methods and noise levels across; with `theirs` the paper's number stands in brackets."""
+    classes = sorted({key[3] for key in records_of(name) if key[0] == variant and key[3]})
+
+    def cell(class_: str | None, noise: float, method: str) -> str:
+        known = (theirs or {}).get((class_ or paper.MEAN, noise, method))
+        return mean_cell(name, variant, method, noise, class_) + (f" ({known:.3f})" if known is not None else "")
+
+    rows = [
+        [class_ or "mean", *(cell(class_, noise, method) for noise in noises for method in THREE)]
+        for class_ in (*classes, *([None] if name == "detection" else []))
+    ]
+    header = (f"{method}, {level}" for level in in_percent(noises) for method in THREE)
+    return as_table(["class", *header], rows)
+
+
+@cache
+def _paper_classes() -> dict[tuple[str, float, str], float]:
+    """The paper's Table 1 (Song et al., ICML 2016): AP by class, noise and method; "mean" is that of ten classes."""
+    with open(RESULTS / "paper-actions.csv", newline="") as file:
+        return {(row["class"], float(row["noise"]), row["method"]): float(row["ap"]) for row in csv.DictReader(file)}
+
+
+COMPARED = {"squeezenet": "SqueezeNet"}
+"""Backbones whose classes stand beside the paper's, linear head."""
+
+
+def _ours(backbone: str) -> dict[tuple[str, float, str], float]:
+    """Our AP under the same keys, linear head, the paper's protocol."""
+    variant = f"{backbone}, linear head: {RULES[0]}"
+    return {
+        (key[3] or "mean", key[2], key[1]): record["mean"]
+        for key, record in records_of("actions").items()
+        if key[0] == variant and key[4] == "test_ap"
+    }
+
+
+def _class_names() -> list[str]:
+    return [name for name in dict.fromkeys(key[0] for key in _paper_classes()) if name != "mean"]
+
+
+@block
+def actions_beside_the_paper() -> str:
+    """The paper's AP and ours, class by class."""
+    columns = [_paper_classes(), *map(_ours, COMPARED)]
+    header = [f"{method}, {who}" for method in THREE for who in ("paper", *COMPARED.values())]
+    parts = []
+    for noise in (0.0, 0.2, 0.4):
+        rows = [
+            [name, *(f"{column[name, noise, method]:.3f}" for method in THREE for column in columns)]
+            for name in (*_class_names(), "mean")
+        ]
+        parts.append(as_table([f"{in_percent([noise])[0]} flipped", *header], rows))
+    return "\n\n".join(parts)
+
+
+@block
+def actions_ranks() -> str:
+    """Spearman's rank correlation of classes and of methods, between the paper and us."""
+    from scipy import stats
+
+    spearman: Any = stats.spearmanr
+    classes = _class_names()
+    rows = []
+    for backbone, shown in COMPARED.items():
+        tables = _paper_classes(), _ours(backbone)
+
+        def classes_by(noise: float, method: str, other: str | None = None, tables: Any = tables) -> float:
+            """By AP of a method, or by its gain over another."""
+            lists = [
+                [table[name, noise, method] - (table[name, noise, other] if other else 0) for name in classes]
+                for table in tables
+            ]
+            return spearman(*lists).statistic
+
+        def methods_of(noise: float, name: str, tables: Any = tables) -> float:
+            return spearman(*([table[name, noise, method] for method in THREE] for table in tables)).statistic
+
+        numbers = {f"ten classes by AP of {method}": [classes_by(k, method) for k in NOISE] for method in THREE}
+        for other in RIVALS:
+            numbers[f"ten classes by gain of pos-AP over {other}"] = [classes_by(k, "pos-AP", other) for k in NOISE]
+        numbers["three methods by mean AP"] = [methods_of(k, "mean") for k in NOISE]
+        numbers["three methods, mean over classes"] = [mean(methods_of(k, name) for name in classes) for k in NOISE]
+        for what, values in numbers.items():
+            rows.append([f"{what}, {shown}", *(f"{value:+.2f}".replace("-", "−") for value in values)])
+    return as_table(["rank correlation of the paper's numbers and ours", *in_percent(NOISE)], rows)
+
+
+def classes_beside_the_paper() -> str:
+    """AP of ten classes and three methods at three noise levels: the paper's across, ours up."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    from directloss.experiments.report.figures import LOOK, STYLES, finish
+
+    paper, (backbone, shown) = _paper_classes(), next(iter(COMPARED.items()))
+    ours = _ours(backbone)
+    with matplotlib.style.context(["default", LOOK]):
+        canvas = Figure(figsize=(9, 3.6), layout="constrained")
+        for axes, noise in zip(canvas.subplots(1, 3, sharex=True, sharey=True), (0.0, 0.2, 0.4), strict=True):
+            axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+            for method in THREE:
+                colour, marker, _ = STYLES[method]
+                x, y = ([table[name, noise, method] for name in _class_names()] for table in (paper, ours))
+                axes.scatter(x, y, color=colour, marker=marker, s=24, alpha=0.8, label=method)
+            axes.set(
+                title=f"{in_percent([noise])[0]} flipped", xlabel="AP of a class, the paper", xlim=(0, 1), ylim=(0, 1)
+            )
+        canvas.axes[0].set(ylabel=f"AP of the class, ours ({shown})")
+        canvas.legend(*canvas.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+        return finish(canvas, "", "", "").svg
+
+
+@block
+def actions_classes() -> str:
+    """Class by class, linear head on SqueezeNet, the paper's protocol."""
+    return by_class("actions", f"squeezenet, linear head: {RULES[0]}", (0.0, 0.2, 0.4))
+
+
+@block
+def actions_end_to_end() -> str:
+    """Test AP before and after training a whole network, of each method."""
+    found = {(key[1], key[4]): record["mean"] for key, record in records_of("actions-end-to-end").items()}
+    parts = (
+        f"{method} from {found[method, 'test_ap_before']:.2f} to {found[method, 'test_ap']:.2f}"
+        for method in ("pos-AP", "hinge-AP", "x-ent")
+    )
+    return ", ".join(parts)

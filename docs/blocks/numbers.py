@@ -1,0 +1,93 @@
+"""Numbers of results/ as cells and tables, and the functions that documents may name."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+__all__ = [
+    "BLOCKS",
+    "PLAIN",
+    "RESULTS",
+    "ROOT",
+    "as_table",
+    "block",
+    "gain_cell",
+    "in_percent",
+    "mean_cell",
+    "records_of",
+    "study_of",
+    "with_error",
+]
+
+ROOT = Path(__file__).parent.parent.parent
+RESULTS = ROOT / "results"
+
+BLOCKS: dict[str, Callable[[], str]] = {}
+"""What makes each block."""
+
+
+def block(function: Callable[[], str]) -> Callable[[], str]:
+    """Let documents name this function."""
+    BLOCKS[function.__name__] = function
+    return function
+
+
+PLAIN = "plain x-ent"
+"""Cross-entropy whose scores are not multiplied by a tuned scale; older results call it "x-ent, scale 1"."""
+
+Key = tuple[str, str, float, str | None, str]
+
+
+@cache
+def records_of(name: str) -> dict[Key, dict[str, Any]]:
+    """The flat records of a file of results, by variant, method, noise, class and metric."""
+    found = json.loads((RESULTS / f"{name}.json").read_text().replace('"x-ent, scale 1"', f'"{PLAIN}"'))
+    keys = "variant", "method", "noise", "class", "metric"
+    return {tuple(record[key] for key in keys): record for record in found}  # pyright: ignore[reportReturnType]
+
+
+def mean_cell(
+    name: str, variant: str, method: str, noise: float = 0.0, class_: str | None = None, metric: str = "test_ap"
+) -> str:
+    """Test AP, or another metric, ± standard deviation, or a dash where there was no run."""
+    record = records_of(name).get((variant, method, noise, class_, metric))
+    if not record:
+        return "–"
+    return f"{record['mean']:.3f}" + (f" ± {record['sd']:.3f}" if record["n"] > 1 else "")
+
+
+def gain_cell(name: str, variant: str, method: str, noise: float = 0.0, ours: str = "pos-AP") -> str:
+    """Ours minus a method ± standard error, or a dash."""
+    record = records_of(name).get((variant, method, noise, None, f"{ours}_minus_this"))
+    if not record:
+        return "–"
+    return f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
+
+
+def as_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table as Markdown; every row must hold a number."""
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    if any(not any(character.isdigit() for character in "".join(row[1:])) for row in rows):
+        raise ValueError(f"A row without numbers under {header}: names in results/ have changed.")
+    return "\n".join(lines)
+
+
+def in_percent(noises: Iterable[float]) -> list[str]:
+    """Shares as headings."""
+    return [f"{noise:.0%}".replace("%", " %") for noise in noises]
+
+
+@cache
+def study_of(name: str) -> dict[str, Any]:
+    """Settings and runs of a study under benchmarks/."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def with_error(values: Sequence[float], sign: str = "") -> str:
+    """Mean ± standard error."""
+    error = stdev(values) / len(values) ** 0.5
+    return f"{mean(values):{sign}.3f} ± {error:.3f}".replace("-", "−")

@@ -1,0 +1,68 @@
+"""Shortest paths."""
+
+from .numbers import as_table, block, records_of
+from .verdicts import claims_of, verdict_of
+
+DEGREES = (1, 4, 6, 8)
+
+
+def _regrets(noise: float) -> str:
+    """Regret by method and degree."""
+    from directloss.experiments.paths import METHODS, WORDS
+
+    def shown(degree: int, method: str) -> str:
+        record = records_of("paths")[f"degree {degree}", method, noise, None, "test_regret"]
+        return f"{record['mean']:.3f} ± {record['sd']:.3f}"
+
+    rows = [[WORDS.get(method, method), *(shown(degree, method) for degree in DEGREES)] for method in METHODS]
+    return as_table([f"regret; noise {noise:g}", *(f"degree {degree}" for degree in DEGREES)], rows)
+
+
+@block
+def paths_exact() -> str:
+    """Regret of all methods, costs without noise."""
+    return _regrets(0.0)
+
+
+@block
+def paths_noisy() -> str:
+    """Regret of all methods, costs with noise."""
+    return _regrets(0.5)
+
+
+@block
+def paths_pairs() -> str:
+    """Paired differences of regret to the two known baselines ± standard error."""
+    from directloss.experiments.paths import BASELINES, METHODS
+
+    def shown(method: str, other: str, noise: float, degree: int) -> str:
+        record = records_of("paths")[f"degree {degree}", method, noise, None, f"this_minus_{other}"]
+        return f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
+
+    rows = [
+        [f"{method} − {other}, noise {noise:g}", *(shown(method, other, noise, degree) for degree in DEGREES)]
+        for other in BASELINES
+        for noise in (0.0, 0.5)
+        for method in METHODS
+        if method not in (other, "MSE")
+    ]
+    return as_table(["difference of regret", *(f"degree {degree}" for degree in DEGREES)], rows)
+
+
+@block
+def paths_verdicts() -> str:
+    """The claims on shortest paths."""
+    rows = [[says, judged.source, verdict_of("paths", says)] for says, judged in claims_of("paths").items()]
+    return as_table(["claim", "who says it", "verdict (comparisons)"], rows)
+
+
+@block
+def separable_verdicts() -> str:
+    """The claims on separable data, by variant."""
+    rows = [
+        [says, variant, verdict_of("report", says, variant)]
+        for says, judged in claims_of("report").items()
+        for variant in judged.verdicts
+        if "negative update" in says
+    ]
+    return as_table(["claim", "variant", "verdict (comparisons)"], rows)

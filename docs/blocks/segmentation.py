@@ -1,0 +1,72 @@
+"""Segmentation."""
+
+from collections.abc import Callable, Iterable
+
+from .numbers import as_table, block, gain_cell, mean_cell
+from .verdicts import claims_of, verdict_of
+
+MASKS = {
+    "shapes, right masks": ("shapes, wrong pixels", 0.0),
+    "shapes, 20 % wrong pixels": ("shapes, wrong pixels", 0.2),
+    "shapes, 20 % moved borders": ("shapes, moved borders", 0.2),
+    "VOC2012, right masks": ("VOC2012, wrong pixels", 0.0),
+    "VOC2012, 20 % wrong pixels": ("VOC2012, wrong pixels", 0.2),
+    "VOC2012, 20 % moved borders": ("VOC2012, moved borders", 0.2),
+}
+
+
+def _segmentation(corner: str, rows: Iterable[str], rule: str, shown: Callable[[str, str, float], str]) -> str:
+    """One column for every kind of data and of masks."""
+    cells = [[row, *(shown(row, f"{variant}: {rule}", noise) for variant, noise in MASKS.values())] for row in rows]
+    return as_table([corner, *MASKS], cells)
+
+
+def _segmentation_means(rule: str, metric: str = "test_iou") -> str:
+    from directloss.experiments.segmentation.summary import METHODS
+
+    def shown(method: str, variant: str, noise: float) -> str:
+        return mean_cell("segmentation", variant, method, noise, metric=metric)
+
+    return _segmentation("loss", METHODS, rule, shown)
+
+
+@block
+def segmentation_iou() -> str:
+    """Mean IoU of clean test images."""
+    return _segmentation_means("noisy validation")
+
+
+@block
+def segmentation_all_pixels() -> str:
+    """IoU over the pixels of all test images."""
+    return _segmentation_means("noisy validation", "test_iou_all_pixels")
+
+
+@block
+def segmentation_clean_validation() -> str:
+    """The same where settings are chosen by right masks."""
+    return _segmentation_means("clean validation")
+
+
+@block
+def segmentation_gains() -> str:
+    """The positive and the central update against every other loss."""
+    from directloss.experiments.segmentation.summary import METHODS, OURS
+
+    pairs = {f"{ours} − {other}": (ours, other) for ours in OURS for other in METHODS if other not in OURS}
+    pairs["central-IoU − pos-IoU"] = "central-IoU", "pos-IoU"
+
+    def shown(row: str, variant: str, noise: float) -> str:
+        ours, other = pairs[row]
+        return gain_cell("segmentation", variant, other, noise, ours)
+
+    return _segmentation("difference in IoU", pairs, "noisy validation", shown)
+
+
+@block
+def segmentation_verdicts() -> str:
+    """Every claim on segmentation, by data."""
+    says = claims_of("segmentation")
+    variants = list(dict.fromkeys(variant for judged in says.values() for variant in judged.verdicts))
+    rows = [[claim, *(verdict_of("segmentation", claim, variant) for variant in variants)] for claim in says]
+    return as_table(["claim (ours)", *variants], rows)

@@ -1,0 +1,89 @@
+"""Tasks and updates."""
+
+import re
+from inspect import Parameter, signature
+
+from directloss import (
+    TASKS,
+    UPDATES,
+    CentralDirect,
+    CountTask,
+    Hinge,
+    LinearLossTask,
+    NegativeDirect,
+    Perceptron,
+    PositiveDirect,
+    RankingTask,
+    explain,
+)
+
+from .numbers import block
+
+FAMILIES = {RankingTask: "ranking", CountTask: "counts", LinearLossTask: "linear"}
+
+
+@block
+def tasks() -> str:
+    """Every task, from `TASKS` and its docstring."""
+    lines = ["| task | task loss | family |", "|---|---|---|"]
+    for member in TASKS.values():
+        options = ", ".join(
+            one.name
+            for one in signature(member).parameters.values()
+            if one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        )
+        said = (member.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+        sentences = re.split(r"(?<=[.;]) ", said)
+        kept = " ".join(one for one in sentences if not re.search(r"exact|O\(", one)).rstrip(";.") + "."
+        family = next((name for kind, name in FAMILIES.items() if issubclass(member, kind)), "its own")
+        lines.append(f"| `{member.__name__}({options})` | {kept} | {family} |")
+    return "\n".join(lines)
+
+
+@block
+def task_families() -> str:
+    """The names of all tasks, by family: the short form of `tasks`."""
+    members = list(TASKS.values())
+    rows = {
+        "rankings of positives and negatives": [one for one in members if issubclass(one, RankingTask)],
+        "sets of items, masks": [one for one in members if issubclass(one, CountTask)],
+    }
+    rows["signs, classes, grades, the first k, sequences, paths"] = [
+        one for one in members if not any(one in some for some in rows.values())
+    ]
+    lines = ["| outputs | tasks |", "|---|---|"]
+    lines += [f"| {what} | {', '.join(f'`{one.__name__}`' for one in some)} |" for what, some in rows.items()]
+    return "\n".join(lines)
+
+
+@block
+def updates() -> str:
+    """Every update, from its docstring."""
+    values = {
+        PositiveDirect: "(max(F + εL) − max F)/ε",
+        NegativeDirect: "(max F − max(F − εL))/ε",
+        CentralDirect: "the mean of the two above",
+        Hinge: "max(F + margin·L) − F(truth)",
+        Perceptron: "max F − F(truth)",
+    }
+    lines = ["| update | away | toward | scale | value of the loss |", "|---|---|---|---|---|"]
+    for member in UPDATES.values():
+        said = re.match(r"away = (.*), toward = (.*), scale ([^\s:]*[^\s:.])", member.__doc__ or "")
+        if not said:
+            raise ValueError(f"The docstring of {member.__name__} does not begin with its row.")
+        options = ", ".join(signature(member).parameters)
+        lines.append(f"| `{member.__name__}({options})` | {' | '.join(said.groups())} | {values[member]} |")
+    return "\n".join(lines)
+
+
+@block
+def ranking_ways() -> str:
+    """Which way each ranking task takes, from `explain`."""
+    positives, negatives = 200_000, 800_000
+    lines = [f"| {positives:,} positives, {negatives:,} negatives | weight > 0 | weight < 0 |", "|---|---|---|"]
+    for member in TASKS.values():
+        if issubclass(member, RankingTask | CountTask):
+            _, *ways = explain(member(), positives, negatives).splitlines()
+            cells = [way.partition(": ")[2] for way in ways]
+            lines.append(f"| `{member()!r}` | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
