@@ -139,7 +139,8 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
 
     in_threads([worker() for _ in parts[:threads]], parts)
     if packed is not None:
-        in_threads([packed.gather(lists.gradient)] * threads, _pieces(total, threads))
+        helpers = threads if total >= THREADED else 1  # waking one takes longer than its share
+        in_threads([packed.gather(lists.gradient)] * helpers, _pieces(total, helpers))
 
 
 class _Packed(NamedTuple):
