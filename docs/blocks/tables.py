@@ -196,9 +196,9 @@ def when_it_helps() -> str:
         f"on {won}, loses on {lost} (at worst {-gains[worst]:.3f}, on {worst}) and ties on the others, and gradient "
         f"boosting (LightGBM, {means['LightGBM logloss']['mean']:.3f}) beats all networks there.",
         f"- **It is not always first**: after a long training on flipped labels, {' and '.join(ahead)} are ahead; "
-        f"where half of the positives are missing ({missing['pos-AP']:.3f}, cross-entropy {missing['x-ent']:.3f}) and "
-        "with [labels that people gave](docs/tables.md#labels-that-people-gave) it gains little or nothing; and its "
-        "scores are no probabilities.",
+        f"where half of the positives are missing it gains nothing ({missing['pos-AP']:.3f}, cross-entropy "
+        f"{missing['x-ent']:.3f}); with [labels that people gave](docs/tables.md#labels-that-people-gave) to photos it "
+        "is behind cross-entropy; and its scores are no probabilities.",
     ))  # fmt: skip
 
 
