@@ -324,7 +324,17 @@ def test_an_experiment_shows_only_its_own_options():
         "own-metric": {"--data"},
         "tables": {"--data", "--noise", "--protocol"},
         "segmentation": {"--data", "--root"},
-        "detection": {*vision, "--features", "--images", "--boxes", "--side", "--positive", "--negative", "--batch"},
+        "detection": {
+            *vision,
+            "--features",
+            "--images",
+            "--boxes",
+            "--side",
+            "--positive",
+            "--negative",
+            "--batch",
+            "--hard",
+        },
     }
     for names in ([name] for name in EXPERIMENTS):
         shown = call("reproduce", *names, "--help").stdout
