@@ -59,7 +59,7 @@ class Source:
     side: int = SIDE
     """Runs of older versions have no other."""
     hard: float = 0.0
-    """Nor these."""
+    """The share of hard negatives. Runs of older versions have none."""
 
 
 @dataclass(frozen=True)
