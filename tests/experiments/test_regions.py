@@ -117,8 +117,9 @@ def test_maps_reach_every_edge_of_an_image_whatever_its_size(name):
     assert max(level.offset for level in network.levels) <= regions.MARGIN
     for side in [*range(2, 36), 600, 607, *range(984, 1001)]:
         padded = torch.empty(1, 3, 40, regions.MARGIN + side + network.margin, device="meta")
-        assert network.layers(padded)[0].shape == network.maps(padded).shape
-        for maps, level in zip(network.layers(padded), network.levels, strict=True):
+        layers = network.layers(padded)
+        assert layers[0].shape == network.maps(padded).shape
+        for maps, level in zip(layers, network.levels, strict=True):
             assert maps.shape[1] == level.channels
             end = level.offset + level.stride * maps.shape[-1]
             assert end >= side + regions.MARGIN, f"{side} pixels: {side + regions.MARGIN - end} of them are not seen"
