@@ -31,6 +31,7 @@ from ..vision.proposals import proposals, recall
 from ..vision.regions import FEATURE_KINDS, compute, read_basis
 from .config import Config, DetectionOptions, ObjectCounts, Result, Run, Source, TrainingCounts
 from .images import CACHE, PARTS, Images, cache_images, easy_boxes, pick, read_images
+from .mining import VERSION as MINING
 from .mining import first_classifier, hardest
 from .pictures import Picture, picture
 from .summary import summarise
@@ -55,7 +56,6 @@ COMPONENTS = 512
 FEW = 1000  # training images of which a quarter is held out, not a tenth
 SAMPLE = 150  # images that the coordinates of the features are fitted to
 POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most; of many images four times as many
-MINING = 1  # the version of hard negatives, see `key_of`
 SHARE = 0.25  # of positives in a batch, as in R-CNN
 SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped, as in R-CNN
 BEST = 40  # detections that count for each image, on average, as in Fast R-CNN

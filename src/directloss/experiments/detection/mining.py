@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["first_classifier", "hardest"]
+__all__ = ["VERSION", "first_classifier", "hardest"]
 
+VERSION = 1  # see `key_of`
 RIDGE = 1e-3  # beside the mean square of a feature
 ROWS = 1 << 15  # that are scored at once
 
