@@ -57,7 +57,7 @@ ROOMS = {  # of the experiments: the same rule
     "cli": 7,
 }
 EXTRAS = {
-    "sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "cv2", "lightgbm",
+    "sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "lightgbm",
     "accelerate", "pytorch_lightning", "skorch", "transformers", "xgboost", "scipy", "pyarrow",
 }  # fmt: skip
 

@@ -55,16 +55,16 @@ def detection_all_images() -> str:
 
 @block
 def proposals_by_side() -> str:
-    """What the search finds in smaller images, and in what time."""
+    """What the search finds in images of each size, and in what time; OpenCV's beside it."""
     found = study_of("proposals")
-    first, *_ = found["sides"]
+    first, *_ = found["searches"]
     rows = [
-        [f"{of['side']} pixels", f"{100 * of['recall']:.1f} %", f"{of['boxes']:.0f}", f"{of['seconds']:.2f} s",
-         f"{of['seconds'] / first['seconds']:.2f}×"]
-        for of in found["sides"]
+        [f"{of['search']}, {of['side']} pixels", f"{of['most']:,}", f"{100 * of['recall']:.1f} %", f"{of['boxes']:.0f}",
+         f"{of['seconds']:.2f} s", f"{of['seconds'] / first['seconds']:.2f}×"]
+        for of in found["searches"]
     ]  # fmt: skip
-    header = [f"longer side; {found['images']} images, {found['objects']} objects", "objects found", "boxes an image"]
-    return as_table([*header, "time an image", "beside the first"], rows)
+    header = [f"longer side; {found['images']} images, {found['objects']} objects", "boxes at most", "objects found"]
+    return as_table([*header, "boxes an image", "time an image", "beside the first"], rows)
 
 
 @block

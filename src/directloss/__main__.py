@@ -22,7 +22,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except ModuleNotFoundError as error:
-        if error.name not in ("PIL", "cv2", "defusedxml", "joblib", "matplotlib", "ray", "rich", "typer"):
+        if error.name not in ("PIL", "defusedxml", "joblib", "matplotlib", "ray", "rich", "typer"):
             raise
         packages = "ray" if error.name == "ray" else _packages("experiments")
         said = (

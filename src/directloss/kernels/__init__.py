@@ -26,16 +26,16 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
         return numba.njit(function, nogil=True, error_model="numpy", **options)
     file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     if file is not None:
-        file._source_stamp = _sources()
+        file._source_stamp = _sources(function.__code__.co_filename)
     return kernel
 
 
 @cache
-def _sources() -> str:
-    """A digest of all kernels. numba compiles a kernel anew if its own file changed, but it holds code of others."""
+def _sources(file: str) -> str:
+    """A digest of the file and of all kernels here: a kernel holds code of others, and numba looks at its file only."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+    for path in sorted({Path(file), *Path(__file__).parent.glob("*.py")}):
+        digest.update(path.read_bytes() if path.is_file() else b"")
     return digest.hexdigest()
 
 

@@ -1,7 +1,6 @@
 """Features of the boxes of people, in the cache: for each box one row as it is and one mirrored, float16 or bytes."""
 
 import hashlib
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 from ..data.voc import Actions, DevkitError
 from ..harness.cache import Cache, key_of
 from ..harness.progress import Progress, no_progress
+from ..harness.threads import one_thread
 from ..vision.backbones import BACKBONES, Backbone, load_weights
 from ..vision.crops import CONTEXT, crop, normalised
 from ..vision.images import read_image
@@ -43,8 +43,13 @@ def compute(
         first = _through(_crops(actions, 0, 1, size), kind, network).numpy()
         ends = [*range(CHUNK, len(actions), CHUNK), len(actions)]
         shape = len(actions), *first.shape[1:]
-        load, make = partial(_crops, actions, size=size), partial(_through, kind=kind, network=network)
-        CACHE.compute_array(key, shape, first.dtype, ends, load, make, progress)
+
+        def make(start: int, end: int) -> Tensor:
+            torch.set_num_threads(1)  # for this thread
+            return _through(_crops(actions, start, end, size), kind, network)
+
+        with one_thread() as threads:
+            CACHE.compute_array(key, shape, first.dtype, ends, make, progress, threads)
     return key
 
 

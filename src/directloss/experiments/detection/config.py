@@ -56,7 +56,7 @@ class Source:
     batch: int
     keys: tuple[str, str, str, str, str]
     """Of images, boxes, rows, their basis, weights."""
-    side: int = SIDE
+    side: int = 500
     """Runs of older versions have no other."""
     hard: float = 0.0
     """The share of hard negatives. Runs of older versions have none."""

@@ -12,11 +12,12 @@ import hashlib
 import io
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,6 @@ from .progress import Progress, no_progress
 
 __all__ = ["Cache", "cache_folder", "key_of"]
 
-Loaded = TypeVar("Loaded")
 ARRAYS = "arrays"
 AT_ONCE = 2048  # rows that are read under one mapping
 
@@ -121,18 +121,18 @@ class Cache:
         shape: tuple[int, ...],
         dtype: Any,
         ends: Sequence[int],
-        load: Callable[[int, int], Loaded],
-        make: Callable[[Loaded], Any],
+        make: Callable[[int, int], Any],
         progress: Progress = no_progress,
+        threads: int = 1,
     ) -> None:
         """Compute an array in chunks of rows that end at `ends`, unless it is there.
 
-        `load(start, end)` reads what a chunk needs; it runs one chunk ahead, in a thread. `make` turns that into rows.
+        `make(start, end)` gives the rows of a chunk. It is called in so many threads at once.
         """
         path = self.array_path(key)
         with self._missing(path) as missing:
             if missing:
-                _fill(path, shape, np.dtype(dtype), ends, load, make, progress)
+                _fill(path, shape, np.dtype(dtype), ends, make, progress, threads)
 
     @contextlib.contextmanager
     def _missing(self, path: Path) -> Iterator[bool]:
@@ -166,9 +166,9 @@ def _fill(
     shape: tuple[int, ...],
     dtype: Any,
     ends: Sequence[int],
-    load: Callable[[int, int], Any],
-    make: Callable[[Any], Any],
+    make: Callable[[int, int], Any],
     progress: Progress,
+    threads: int,
 ) -> None:
     part, count = path.with_suffix(".part"), path.with_suffix(".progress")
     done = _whole_rows(part, count, shape, dtype, ends)
@@ -179,20 +179,30 @@ def _fill(
             with open(part, "r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, part.stat().st_size)
     chunks = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start >= done and end > start]
-    with ThreadPoolExecutor(1) as pool:
-        ahead = pool.submit(load, *chunks[0]) if chunks else None
-        for number, (start, end) in enumerate(chunks):
-            loaded = ahead.result() if ahead else load(start, end)
-            ahead = pool.submit(load, *chunks[number + 1]) if number + 1 < len(chunks) else None
-            rows = make(loaded)
-            array = np.lib.format.open_memmap(part, "r+")
-            array[start:end] = np.asarray(rows)  # NumPy 2.0 warns of a tensor here
-            array.flush()
-            del array
-            write_whole(count, str(end))
-            progress(end / shape[0])
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for (start, end), rows in zip(chunks, _in_order(pool, make, chunks, 2 * threads), strict=True):
+                array = np.lib.format.open_memmap(part, "r+")
+                array[start:end] = np.asarray(rows)  # NumPy 2.0 warns of a tensor here
+                array.flush()
+                del array
+                write_whole(count, str(end))
+                progress(end / shape[0])
+        finally:
+            pool.shutdown(cancel_futures=True)
     os.replace(part, path)
     count.unlink(missing_ok=True)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, make: Callable[[int, int], Any], chunks: Sequence[tuple[int, int]], ahead: int
+) -> Iterator[Any]:
+    """What is made of each chunk; so many are under way or waiting at any time."""
+    made = deque(pool.submit(make, *chunk) for chunk in chunks[:ahead])
+    for chunk in [*chunks[ahead:], *[None] * len(made)]:
+        yield made.popleft().result()
+        if chunk:
+            made.append(pool.submit(make, *chunk))
 
 
 def _whole_rows(part: Path, count: Path, shape: tuple[int, ...], dtype: Any, ends: Sequence[int]) -> int:

@@ -214,7 +214,7 @@ def load_detector(folder: Path) -> Detector:
         if not classes or not all(name.isprintable() and 0 < len(name) <= 64 for name in classes):
             raise DetectorError(f"{path} names no classes, or some that are not words.")
         boxes, overlap = int(facts["boxes"]), float(facts["overlap"])
-        side = int(facts.get("side", SIDE))  # always this until 0.1
+        side = int(facts.get("side", 500))  # always this until 0.1
         network = BACKBONES[facts["backbone"]]().eval()
         contents = {name: _bytes(folder / name, LARGEST_FILE) for name in ("detector.npz", "backbone.npz")}
         for name, content in contents.items():

@@ -57,8 +57,10 @@ def evaluate(objects: Objects, detections: Detections, overlap: float = 0.5) -> 
     order = np.argsort(-detections.scores, kind="stable")
     images, boxes = detections.images[order], detections.boxes[order]
     nearest = np.full(len(order), -1)
+    by_image = np.argsort(images, kind="stable")
     for image in np.unique(objects.images):
-        there, truth = np.flatnonzero(images == image), np.flatnonzero(objects.images == image)
+        there = by_image[slice(*np.searchsorted(images, [image, image + 1], sorter=by_image))]
+        truth = np.flatnonzero(objects.images == image)
         shared = overlaps(boxes[there], objects.boxes[truth])
         nearest[there] = np.where(shared.max(axis=1, initial=0.0) >= overlap, truth[shared.argmax(axis=1)], -1)
     first = np.zeros(len(order), dtype=bool)

@@ -1,12 +1,9 @@
-"""Proposals, boxes that may hold an object: selective search (Uijlings et al., 2013), fast mode, as R-CNN uses it.
+"""Proposals, boxes that may hold an object, by selective search, as R-CNN has them.
 
-OpenCV orders its boxes by the C library's random numbers, so these are seeded before every image. The proposals of an
-image are cached under a key of its bytes.
+The proposals of an image are cached under a key of its bytes.
 """
 
-import ctypes
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,47 +16,31 @@ from ..harness.processes import in_parallel
 from ..harness.progress import Progress, no_progress
 from .boxes import Floats, overlaps
 from .images import ImageError, read_image
+from .selective_search import selective_search
 
 __all__ = ["SIDE", "proposals", "propose", "recall", "search"]
 
-VERSION = 1  # see `key_of`
-SIDE = 500  # pixels of the longer side of the searched image; larger ones are shrunk, VOC has none
+VERSION = 2  # see `key_of`
+SIDE = 300  # pixels of the longer side of the searched image; larger ones are shrunk
 CACHE = Cache("directloss reproduce")
-SMALLEST = 20  # pixels of a side of a box in it
-SEGMENTS = 150  # how readily pixels join one segment, fast mode; it grows with the area of segments
+FULL, SMALLEST, SEGMENT, READINESS = 500, 20, 100, 150
+"""In an image of that side: pixels of a side of a box, pixels of a segment, how readily pixels join one."""
 
 
 def propose(path: Path, seed: int = 0, side: int = SIDE) -> NDArray[np.int32]:
     """The proposals of an image file, (boxes, 4), those of highest rank first; computed once. `side` as in `search`."""
-    cv2 = _opencv()
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {error.strerror}.") from None
-    segments, smallest = _scaled(side)
-    facts = {"mode": "fast", "smallest": smallest, "largest": side, "opencv": cv2.__version__, "version": VERSION}
-    facts |= {"segments": segments} if segments != SEGMENTS else {}  # keys of the full size are older than this
-    key = key_of(kind="proposals", image=hashlib.sha256(content).hexdigest(), seed=seed, **facts)
+    digest = hashlib.sha256(content).hexdigest()
+    key = key_of(kind="proposals", image=digest, seed=seed, side=side, version=VERSION)
     boxes = _read(CACHE.path("proposals", f"{key}.boxes"))
     if boxes is None:
-        try:
-            boxes = search(read_image(path), seed, side)
-        except cv2.error as error:
-            raise ImageError(f"{path} cannot be searched: {error}") from None
+        boxes = search(read_image(path), seed, side)
         content = boxes.astype("<i4").tobytes()
         CACHE.write("proposals", f"{key}.boxes", hashlib.sha256(content).digest() + content)
     return boxes
-
-
-def _opencv() -> Any:
-    import cv2
-
-    if not hasattr(cv2, "ximgproc"):
-        raise ValueError(
-            "OpenCV is installed without its contrib modules: pip uninstall opencv-python opencv-python-headless, then "
-            "pip install --force-reinstall opencv-contrib-python-headless."
-        )
-    return cv2
 
 
 def _read(path: Path) -> NDArray[np.int32] | None:
@@ -81,33 +62,22 @@ def search(image: Any, seed: int = 0, side: int = SIDE) -> NDArray[np.int32]:
     """
     from PIL import Image
 
-    cv2 = _opencv()
     whole = np.array([[1, 1, image.width, image.height]], dtype=np.int32)
-    small, grow = image, max(image.size) / side
-    segments, smallest = _scaled(side)
+    small, grow, share = image, max(image.size) / side, min(1.0, side / FULL)
     if grow > 1:
         small = image.resize([max(1, round(length / grow)) for length in image.size], Image.Resampling.BILINEAR)
+    smallest = max(1, round(SMALLEST * share))
     if min(small.size) < smallest:
         return whole
-    cv2.setNumThreads(1)
-    ctypes.CDLL("ucrtbase" if os.name == "nt" else None).srand(seed + 1)  # for glibc, 0 and 1 are the same seed
-    searching = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
-    searching.setBaseImage(np.ascontiguousarray(np.asarray(small)[:, :, ::-1]))
-    searching.switchToSelectiveSearchFast(segments, segments)
-    left, top, width, height = np.asarray(searching.process()).reshape(-1, 4).T
-    large = (width >= smallest) & (height >= smallest)
-    edges = np.stack([left, top, left + width, top + height], axis=1)[large]
+    segment, readiness = max(1, round(SEGMENT * share**2)), READINESS * share**2
+    edges = selective_search(np.asarray(small), readiness, segment, np.random.default_rng(seed))
+    edges[:, 2:] += 1
+    edges = edges[(edges[:, 2:] - edges[:, :2] >= smallest).all(axis=1)]
     if grow > 1:
         edges = (edges * np.tile(np.divide(image.size, small.size), 2)).round()
     boxes = edges.astype(np.int32) + np.array([1, 1, 0, 0], dtype=np.int32)
     _, first = np.unique(boxes, axis=0, return_index=True)
     return boxes[np.sort(first)] if len(boxes) else whole
-
-
-def _scaled(side: int) -> tuple[int, int]:
-    """How readily pixels join, and the smallest side of a box, in images of that side."""
-    share = min(1.0, side / SIDE)
-    return max(1, round(SEGMENTS * share**2)), max(1, round(SMALLEST * share))
 
 
 def proposals(

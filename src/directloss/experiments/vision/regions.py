@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..harness.cache import Cache, key_of
 from ..harness.progress import Progress, Steps
+from ..harness.threads import one_thread
 from .backbones import Backbone, Level
 from .boxes import Floats
 from .crops import crop, normalised
@@ -105,16 +106,11 @@ class Basis:
 def fit_basis(rows: Tensor, components: int, seed: int) -> Basis:
     """The coordinates in which rows vary most. All have one scale, so that gradient descent sees only a rotation."""
     components = min(components, *rows.shape)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the result must not depend on the number of threads
-    try:
+    with one_thread(), torch.random.fork_rng(devices=[]):  # the result must not depend on the number of threads
         mean = rows.mean(0)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            _, _, axes = torch.svd_lowrank(rows - mean, q=components, niter=3)
+        torch.manual_seed(seed)
+        _, _, axes = torch.svd_lowrank(rows - mean, q=components, niter=3)
         size = ((rows - mean) @ axes).square().mean().sqrt().clamp_min(1e-9)
-    finally:
-        torch.set_num_threads(threads)
     return Basis(mean, axes / size)
 
 
@@ -151,19 +147,18 @@ def compute(
     cache.make_array(basis_key, make_basis)
     basis = read_basis(cache, basis_key)
 
-    def load(start: int, end: int) -> tuple[int, Any]:
+    def make(start: int, end: int) -> NDArray[np.float16]:
+        torch.set_num_threads(1)  # for this thread
         number = numbers[start]
-        return number, read_image(paths[number])
-
-    def make(loaded: tuple[int, Any]) -> NDArray[np.float16]:
-        number, image = loaded
+        image = read_image(paths[number])
         return basis(_described(paths[number], image, boxes[number], feature_kind, network)).half().numpy()
 
     ends = list(accumulate(len(some) for some in boxes))
     numbers = {end - len(some): number for number, (end, some) in enumerate(zip(ends, boxes, strict=True))}
     shape = ends[-1], basis.axes.shape[1]
     text = f"{feature_kind} features of {shape[0]} boxes, {2 * shape[0] * shape[1] / 1e9:.1f} GB"
-    cache.compute_array(rows_key, shape, np.float16, ends, load, make, steps(text))
+    with one_thread() as threads:  # one for each image
+        cache.compute_array(rows_key, shape, np.float16, ends, make, steps(text), threads)
     return boxes_key, rows_key, basis_key
 
 
