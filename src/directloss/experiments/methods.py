@@ -1,4 +1,4 @@
-"""The methods that experiments compare: the paper's nine, and three more.
+"""The methods that experiments compare: the paper's nine, and four more.
 
 A method maps scores (networks, items), a target (items,) and strengths (networks,) to one value a network. The strength
 is tuned beside step size and weight decay: ε of the direct updates, the margin of the hinge, the scale by which
@@ -6,7 +6,7 @@ cross-entropy multiplies the scores, the power q of generalised cross-entropy, o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,9 @@ from ..tasks.average_precision import AveragePrecision
 from ..tasks.zero_one import ZeroOne
 from ..update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update
 
-__all__ = ["METHODS", "PLAIN", "PLAIN_NOTE", "Method", "generalised_cross_entropy", "smooth_ap"]
+__all__ = ["METHODS", "PLAIN", "PLAIN_NOTE", "WARM", "Method", "generalised_cross_entropy", "smooth_ap"]
 
+WARM = "x-ent → pos-AP"
 PLAIN = "plain x-ent"
 PLAIN_NOTE = (
     f"{PLAIN} is cross-entropy as people use it: the scores are not multiplied by a tuned scale. It comes from the "
@@ -32,6 +33,8 @@ class Method:
 
     loss: Callable[[Tensor, Tensor, Tensor], Tensor]
     strength: str | None
+    first: str | None = None
+    """The method that trains for the first tenth of the iterations, with strength 1: a warm-up."""
 
 
 def _structured(task: Task, update: Callable[[Tensor], Update], strength: str | None) -> Method:
@@ -83,3 +86,4 @@ METHODS: dict[str, Method] = {
     "Smooth-AP": Method(_smooth_ap, "temperature"),
     "GCE": Method(generalised_cross_entropy, "q"),
 }
+METHODS[WARM] = replace(METHODS["pos-AP"], first="x-ent")

@@ -151,15 +151,31 @@ def sweep(
         progress(iteration / iterations)
 
     checkpoint(0)
-    dead = train(
-        networks, losses(method, settings), *sets["train"],
-        learning_rates=torch.tensor([setting.learning_rate for setting in settings]),
-        weight_decays=torch.tensor([setting.weight_decay for setting in settings]),
-        iterations=iterations, optimizer=optimizer, callback=checkpoint,
-        batches=passes(len(sets["train"][1]), batch, generator),
-    )  # fmt: skip
+    batches = passes(len(sets["train"][1]), batch, generator)
+    dead, begun = torch.zeros(len(settings)), 0
+    for loss, count in _stages(method, settings, iterations):
+        dead += count * train(
+            networks, loss, *sets["train"],
+            learning_rates=torch.tensor([setting.learning_rate for setting in settings]),
+            weight_decays=torch.tensor([setting.weight_decay for setting in settings]),
+            iterations=count, optimizer=optimizer, batches=batches,
+            callback=lambda iteration, before=begun: checkpoint(before + iteration),
+        )  # fmt: skip
+        begun += count
+    shares = (dead / max(iterations, 1)).tolist()
     found = {name: tuple(curve) for name, curve in curves.items()}
-    return result(iterations=tuple(moments), dead=tuple(round(share, 6) for share in dead.tolist()), **found)
+    return result(iterations=tuple(moments), dead=tuple(round(share, 6) for share in shares), **found)
+
+
+def _stages(
+    method: str, settings: Sequence[Setting], iterations: int
+) -> list[tuple[Callable[[Tensor, Tensor], Tensor], int]]:
+    """Losses and their numbers of iterations: a warm-up, if the method has one, and the method. Each starts anew."""
+    first = METHODS[method].first
+    if first is None:
+        return [(losses(method, settings), iterations)]
+    plain = [setting._replace(strength=1.0) for setting in settings]
+    return [(losses(first, plain), iterations // 10), (losses(method, settings), iterations - iterations // 10)]
 
 
 def losses(method: str, settings: Sequence[Setting]) -> Callable[[Tensor, Tensor], Tensor]:

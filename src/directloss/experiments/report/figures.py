@@ -8,13 +8,14 @@ from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from ..harness.experiment import Figure
-from ..methods import PLAIN
+from ..methods import PLAIN, WARM
 from .outcomes import Outcomes
 
 __all__ = ["Series", "bars", "canvas_and_axes", "finish", "lines", "noise_lines", "series", "slug"]
 
 STYLES: dict[str, tuple[str, str, str]] = {  # colour (Okabe and Ito's), marker, line
     "pos-AP": ("#0072B2", "o", "-"),
+    WARM: ("#0072B2", "o", "--"),
     "hinge-AP": ("#D55E00", "s", "-"),
     "x-ent": ("#009E73", "^", "-"),
     PLAIN: ("#009E73", "^", ":"),
