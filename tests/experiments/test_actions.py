@@ -230,7 +230,7 @@ def test_an_odd_part_is_begun_anew(place, tmp_path, monkeypatch, damage):
     monkeypatch.setattr(features, "_through", once)
     with pytest.raises(KeyboardInterrupt):
         features.compute(*arguments)
-    assert len(calls) == 2
+    assert len(calls) >= 2  # some chunks are made at once
     assert not progress.exists()
     assert part.exists()
     monkeypatch.undo()

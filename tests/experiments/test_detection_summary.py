@@ -31,7 +31,7 @@ from directloss.experiments.report.sections import gather
 from directloss.experiments.report.verdicts import Verdict, judge
 from directloss.experiments.sweep import Setting
 
-SOURCE = Source("squeezenet", "pooled", 500, 2000, 0.5, 0.3, 512, ("i", "b", "r", "c", "w"))
+SOURCE = Source("squeezenet", "pooled", 500, 2000, 0.5, 0.3, 512, ("i", "b", "r", "c", "w"), side=300)
 NAME = "squeezenet, pooled, 500 images, 2000 boxes, batches of 512"
 LEVEL = {"pos-AP": 0.7, "hinge-AP": 0.6, "x-ent": 0.5}
 METHODS = ("x-ent", PLAIN, "hinge-AP", "pos-AP")
@@ -413,7 +413,7 @@ def test_a_picture_is_small_and_its_boxes_lie_where_they_did(tmp_path):
         ({"images": 0}, "all images"),
         ({"boxes": 100}, "100 boxes"),
         ({"batch": 64}, "batches of 64"),
-        ({"side": 300}, "2000 boxes searched at 300 pixels"),
+        ({"side": 500}, "2000 boxes searched at 500 pixels"),
         ({"hard": 0.5}, "batches of 512, 50 % of negatives hard"),
         ({"positive": 0.6}, "overlaps 0.6 and 0.3"),
         ({"negative": 0.1}, "overlaps 0.5 and 0.1"),
@@ -471,6 +471,6 @@ def test_a_report_shows_them(tmp_path):
     assert sections[0].missing == 120 - 3
     assert {judge(claim) for claim in sections[0].summary.claims} == {Verdict.TOO_FEW}
     options = (
-        "--backbone squeezenet --features pooled --images 500 --boxes 2000 --side 500 --positive 0.5 --negative 0.3"
+        "--backbone squeezenet --features pooled --images 500 --boxes 2000 --side 300 --positive 0.5 --negative 0.3"
     )
     assert f"--preset paper --seeds 1 --root DEVKIT --weights FILE {options} --batch 512" in page
