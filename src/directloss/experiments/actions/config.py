@@ -9,7 +9,6 @@ from ..harness import experiment as harness
 from ..harness.options import Option
 from ..harness.typed import JsonName
 from ..sweep import Curve, Curves, Setting
-from ..vision.backbones import BACKBONES, Packaged, default_backbone
 from ..vision.options import VisionOptions
 
 __all__ = ["OWN", "TRAINED", "ActionsOptions", "Config", "Result", "Run", "Source"]
@@ -24,26 +23,16 @@ OWN = "own features "
 class ActionsOptions(VisionOptions):
     """What the actions experiment takes."""
 
-    backbone: Annotated[
-        str,
-        Option(f"One of: {', '.join(BACKBONES)}; without it the last, if its weights are installed, else squeezenet."),
-    ] = ""
     train: Annotated[str, Option(f"What trains, one of: {', '.join(TRAINED)}.")] = "head"
     features: Annotated[
         Path | None, Option("Features of your own, .npz, instead of a backbone's; see the docs.", metavar="FILE")
     ] = None
 
-    def network(self) -> str:
-        """The name of the backbone. Weights that are given without a name are taken for SqueezeNet's."""
-        return self.backbone or ("squeezenet" if self.weights else default_backbone())
-
     def hidden(self) -> set[str]:
-        """A command with features of one's own has no backbone. Packaged weights need not be named."""
+        """A command with features of one's own has no backbone."""
         if self.backbone.startswith(OWN):
             return {"backbone", "weights"}
-        network = BACKBONES.get(self.network())
-        packaged = network is not None and isinstance(network.official, Packaged)
-        return {"features", "weights"} if packaged else {"features"}
+        return super().hidden() | {"features"}
 
 
 @dataclass(frozen=True)

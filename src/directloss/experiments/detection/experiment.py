@@ -59,7 +59,7 @@ POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most; of many
 SHARE = 0.25  # of positives in a batch, as in R-CNN
 SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped, as in R-CNN
 BEST = 40  # detections that count for each image, on average, as in Fast R-CNN
-ROWS = 1 << 15  # that are scored at once
+ROWS = 1 << 13  # that are scored at once
 PICTURES = 3  # of each kind
 
 
@@ -85,8 +85,9 @@ def prepare(options: DetectionOptions, jobs: int = 0, steps: Steps = no_steps) -
     """Read the devkit, search for proposals, fetch weights if none are given, compute features not in the cache."""
     _check(options)
     root = options.devkit()
-    weights = find_weights(options.backbone, options.weights, steps)
-    network = BACKBONES[options.backbone]().eval()
+    backbone = options.network()
+    weights = find_weights(backbone, options.weights, steps)
+    network = BACKBONES[backbone]().eval()
     load_weights(network, weights)
     features = options.features or ("layers" if network.deeper else "pooled")
     asked = IMAGES[options.preset] if options.images is None else options.images
@@ -107,13 +108,13 @@ def prepare(options: DetectionOptions, jobs: int = 0, steps: Steps = no_steps) -
     annotations = tuple(scene.annotations for scene in scenes)
     images = Images(names, paths, tuple(parts), annotations, tuple(map(len, boxes)))
     weights_key = cache_weights(CACHE, weights)
-    made_by = {"backbone": options.backbone, "weights": weights_key}
+    made_by = {"backbone": backbone, "weights": weights_key}
     sample = np.random.default_rng(SEED).permutation(parts.count("train"))[:SAMPLE].tolist()
     keys = compute(
         CACHE, [scene.path for scene in scenes], boxes, features, network, made_by, sample, COMPONENTS, steps
     )
     return Source(
-        options.backbone, features, asked, options.boxes, options.positive, options.negative,
+        backbone, features, asked, options.boxes, options.positive, options.negative,
         options.batch, (cache_images(images), *keys, weights_key), options.side, options.hard,
     ), notes  # fmt: skip
 
@@ -260,10 +261,11 @@ def _curves(
     start, end = images.span(part)
     limit = max(BEST * images.parts.count(part), 10_000)
     scores = torch.empty(len(networks.weights), end - start)
+    inputs = torch.empty(ROWS, CACHE.array(rows_key).shape[1])  # new memory for each part would take most of the time
     for first in range(start, end, ROWS):
         last = min(first + ROWS, end)
-        inputs = torch.from_numpy(np.array(CACHE.array(rows_key)[first:last])).float()
-        scores[:, first - start : last - start] = networks(inputs)
+        inputs[: last - first] = torch.from_numpy(np.array(CACHE.array(rows_key)[first:last]))
+        scores[:, first - start : last - start] = networks(inputs[: last - first])
     for mine in scores:
         if not mine.isfinite().all():
             mine = mine[:0]
