@@ -9,7 +9,7 @@ from torch import Tensor
 from ..data.voc import Actions, DevkitError
 from ..harness.cache import Cache, key_of
 from ..harness.progress import Progress, no_progress
-from ..harness.threads import one_thread
+from ..harness.threads import side_by_side
 from ..vision.backbones import BACKBONES, Backbone, load_weights
 from ..vision.crops import CONTEXT, crop, normalised
 from ..vision.images import read_image
@@ -45,10 +45,10 @@ def compute(
         shape = len(actions), *first.shape[1:]
 
         def make(start: int, end: int) -> Tensor:
-            torch.set_num_threads(1)  # for this thread
+            take_share()
             return _through(_crops(actions, start, end, size), kind, network)
 
-        with one_thread() as threads:
+        with side_by_side() as (threads, take_share):
             CACHE.compute_array(key, shape, first.dtype, ends, make, progress, threads)
     return key
 

@@ -2,11 +2,11 @@
 
 import contextlib
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
-__all__ = ["one_thread"]
+__all__ = ["one_thread", "side_by_side"]
 
 
 @contextlib.contextmanager
@@ -19,6 +19,17 @@ def one_thread() -> Iterator[int]:
         yield threads
     finally:
         torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def side_by_side(most: int = 2) -> Iterator[tuple[int, Callable[[], None]]]:
+    """For work in a few threads: their number, and what each calls first, so that torch takes its share of the cores.
+
+    Two images at once keep all cores busy, where the work on one has parts in one thread. More would take more memory.
+    """
+    with one_thread() as threads:
+        workers = min(most, threads)
+        yield workers, lambda: torch.set_num_threads(threads // workers)
 
 
 def _keep_freed_memory() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..harness.cache import Cache, key_of
 from ..harness.progress import Progress, Steps
-from ..harness.threads import one_thread
+from ..harness.threads import one_thread, side_by_side
 from .backbones import Backbone, Level
 from .boxes import Floats
 from .crops import crop, normalised
@@ -148,7 +148,7 @@ def compute(
     basis = read_basis(cache, basis_key)
 
     def make(start: int, end: int) -> NDArray[np.float16]:
-        torch.set_num_threads(1)  # for this thread
+        take_share()
         number = numbers[start]
         image = read_image(paths[number])
         return basis(_described(paths[number], image, boxes[number], feature_kind, network)).half().numpy()
@@ -157,7 +157,7 @@ def compute(
     numbers = {end - len(some): number for number, (end, some) in enumerate(zip(ends, boxes, strict=True))}
     shape = ends[-1], basis.axes.shape[1]
     text = f"{feature_kind} features of {shape[0]} boxes, {2 * shape[0] * shape[1] / 1e9:.1f} GB"
-    with one_thread() as threads:  # one for each image
+    with side_by_side() as (threads, take_share):
         cache.compute_array(rows_key, shape, np.float16, ends, make, steps(text), threads)
     return boxes_key, rows_key, basis_key
 
