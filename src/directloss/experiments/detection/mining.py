@@ -13,18 +13,18 @@ from torch import Tensor
 
 __all__ = ["VERSION", "first_classifier", "hardest"]
 
-VERSION = 1  # see `key_of`
+VERSION = 2  # see `key_of`
 RIDGE = 1e-3  # beside the mean square of a feature
-ROWS = 1 << 15  # that are scored at once
+ROWS = 1 << 13  # that are scored at once
 
 
 def first_classifier(inputs: Tensor, target: Tensor) -> Tensor:
     """Weights (features,) by least squares; both classes count the same."""
-    inputs = torch.cat([inputs.double(), inputs.new_ones(len(inputs), 1).double()], 1)
-    share = torch.where(target, 0.5 / target.sum().clamp(min=1), 0.5 / (~target).sum().clamp(min=1)).double()
-    square = inputs.T @ (inputs * share[:, None])
+    inputs = torch.cat([inputs, inputs.new_ones(len(inputs), 1)], 1)
+    share = torch.where(target, 0.5 / target.sum().clamp(min=1), 0.5 / (~target).sum().clamp(min=1))
+    square = (inputs.T @ (inputs * share[:, None])).double()
     square += RIDGE * square.diagonal().mean() * torch.eye(len(square), dtype=torch.float64)
-    return torch.linalg.solve(square, inputs.T @ (share * (2.0 * target - 1.0)))[:-1].float()
+    return torch.linalg.solve(square, (inputs.T @ (share * (2.0 * target - 1.0))).double())[:-1].float()
 
 
 @torch.inference_mode()
@@ -33,12 +33,12 @@ def hardest(rows: Any, candidates: NDArray[np.bool_], weights: Tensor, count: in
 
     `rows` may be an array on disk: it is read in parts.
     """
-    places, scores = np.empty(0, np.int64), np.empty(0, np.float32)
+    scores = torch.empty(candidates.size)
+    inputs = torch.empty(ROWS, len(weights))
     for first in range(0, candidates.size, ROWS):
-        mine = first + np.flatnonzero(candidates[first : first + ROWS])
-        part = torch.from_numpy(np.array(rows[first : first + ROWS])).float() @ weights
-        places, scores = np.append(places, mine), np.append(scores, part.numpy()[mine - first])
-        if places.size > count:
-            best = np.argpartition(-scores, count - 1)[:count]
-            places, scores = places[best], scores[best]
-    return np.sort(places)
+        last = min(first + ROWS, candidates.size)
+        inputs[: last - first] = torch.from_numpy(np.array(rows[first:last]))
+        scores[first:last] = inputs[: last - first] @ weights
+    places = torch.from_numpy(np.flatnonzero(candidates))
+    best = scores[places].topk(min(count, len(places)), sorted=False).indices
+    return places[best].sort().values.numpy()
