@@ -48,7 +48,7 @@ STRENGTHS_OF_ALL: dict[str, tuple[float, ...]] = {
     "hinge-AP": (1.0, 100.0),
     "pos-AP": (0.1, 1.0),
 }
-"""For all images, where a run takes long: those that did best in an earlier study, and the paper's margin 1 and ε 0.1."""
+"""For all images, where a run takes long: those that did best in others, and the paper's margin 1 and ε 0.1."""
 QUICK = ("car", "cat", "person")
 IMAGES = {"quick": 40, "paper": 500}  # quick preset: in all; paper preset: from each list
 SEED = 0  # draws the images, once for all runs
