@@ -39,26 +39,23 @@ class Lists(NamedTuple):
     numbers: NDArray[np.float64]
     """(lists, 6) the weights of both outputs, the scale, F(away) − F(toward), both losses; a kernel writes the last."""
     gradient: NDArray[Any]
-    """By item; a kernel writes it, as the next one. Zeros, or anything where there are several lists."""
+    """By item; a kernel writes it, as the next one. Zeros where an item is not valid."""
     counted: NDArray[np.bool_]
     """(lists,) which lists count."""
 
-    def part(self, first: int, last: int) -> "Lists":
-        """The lists from the first to before the last one. Where items stand in any order, all items stay in it."""
-        begin, end = int(self.starts[first]), int(self.starts[last])
-        found = self._replace(
-            starts=self.starts[first : last + 1] - begin,
-            numbers=self.numbers[first:last],
-            counted=self.counted[first:last],
-        )
-        if self.groups is not None:
-            return found
-        return found._replace(
-            scores=self.scores[begin:end],
-            positive=self.positive[begin:end],
-            valid=None if self.valid is None else self.valid[begin:end],
-            exact=None if self.exact is None else self.exact[begin:end],
-            gradient=self.gradient[begin:end],
+    def part(self, first: int, last: int, begin: int, end: int) -> "Lists":
+        """The lists from the first to before the last one, and their items, which stand from begin to end."""
+        items = slice(begin, end) if self.groups is None else slice(None)  # in any order: all of them
+        return Lists(
+            self.scores[items],
+            self.positive[items],
+            None if self.valid is None else self.valid[items],
+            self.groups,
+            None if self.exact is None else self.exact[items],
+            self.starts[first : last + 1] - begin,
+            self.numbers[first:last],
+            self.gradient[items],
+            self.counted[first:last],
         )
 
 
@@ -113,18 +110,20 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     threads = torch.get_num_threads() if total >= (THREADED if team() is None else AWAKE) else 1
     pieces = ceil(total / CHUNK / threads) * threads  # so that all threads have as much to do
     inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
-    parts = list(pairwise(sorted({0, *inner, count})))
+    edges = sorted({0, *inner, count})
+    places = lists.starts[edges].tolist()
     shortest, longest = int(lists.starts[1]), total - int(lists.starts[-2])
-    largest = max(int(lists.starts[last] - lists.starts[first]) for first, last in parts)
     packed = None if lists.groups is None else _pack_groups(lists, lists.groups, refuse)
     whole = lists if packed is None else packed.lists
+    # made here, as threads would wait for each other's Python
+    parts = [(whole.part(*some), *some[2:]) for some in zip(edges, edges[1:], places, places[1:], strict=False)]
+    largest = max(end - begin for _, begin, end in parts)
 
-    def worker() -> Callable[[tuple[int, int]], None]:
+    def worker() -> Callable[[tuple[Lists, int, int]], None]:
         mine, buffer = scratch(longest), np.empty(largest if packed is None else 0, np.int64)
 
-        def work(edges: tuple[int, int]) -> None:
-            part, (begin, end) = whole.part(*edges), lists.starts[[*edges]].tolist()
-            whole.gradient[begin:end].fill(0.0)
+        def work(some: tuple[Lists, int, int]) -> None:
+            part, begin, end = some
             if packed is None:
                 keys = buffer[: end - begin]
                 _pack(part, refuse, keys)
@@ -167,7 +166,7 @@ def _pack_groups(lists: Lists, groups: Groups, refuse: Callable[[], None]) -> _P
     if exact is not None:
         exact = np.empty_like(exact)
         exact[places] = lists.exact
-    return _Packed(keys, places, lists._replace(gradient=np.empty_like(lists.gradient), exact=exact))
+    return _Packed(keys, places, lists._replace(gradient=np.zeros_like(lists.gradient), exact=exact))
 
 
 def _pieces(total: int, pieces: int) -> list[slice]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import compiled, lean, summing
-from .lists import NOTHING, TRUTH, close_list, count_classes, count_output, open_float32, open_list
+from .lists import NOTHING, TRUTH, clear, close_list, count_classes, count_output, open_float32, open_list
 
 __all__ = ["average_precision_contrast"]
 
@@ -749,9 +749,10 @@ def _contrast_up(
     for k in range(starts.size - 1):
         P, M = count_classes(keys[starts[k] : starts[k + 1]])
         counted[k] = P > 0 and M > 0
-        if not counted[k]:
-            continue
         ranked = keys[starts[k] : starts[k] + P + M]
+        if not counted[k]:
+            clear(ranked, gradient)
+            continue
         tied = open_float32(ranked, floats, integers)
         a, b, low, row = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
         row[4] = _add_output(a, b, away, row[0], 1, tied, low, integers)
@@ -771,12 +772,12 @@ def average_precision_contrast(
     # which become F(away) − F(toward) and both losses
     room: tuple[NDArray[np.float64], NDArray[np.int32]] | None,  # [2, N] and [2, N] scratch; None where no weight is
     # below 0, which spares the compilation of `_augment_down`
-    gradient: NDArray[np.floating],  # by index, zeros; gets scale·(features(away) − features(toward))
+    gradient: NDArray[np.floating],  # by index; written for valid items: scale·(features(away) − features(toward))
     counted: NDArray[np.bool_],  # [b] written: whether the list has a pair
     floats: NDArray[np.float64],  # [3, N] scratch
     integers: NDArray[np.int32],  # [6, N + 257] scratch
 ) -> None:
-    """Contrast two outputs in every list; one without a pair is left at zero.
+    """Contrast two outputs in every list; one without a pair has a gradient of zero.
 
     For toward = NOTHING, write the features of the one output times scale, and its loss.
     """
@@ -786,9 +787,10 @@ def average_precision_contrast(
     for k in range(starts.size - 1):
         P, M = count_classes(keys[starts[k] : starts[k + 1]])
         counted[k] = P > 0 and M > 0
-        if not counted[k]:
-            continue
         ranked = keys[starts[k] : starts[k] + P + M]
+        if not counted[k]:
+            clear(ranked, gradient)
+            continue
         tied = open_list(ranked, exact, floats, integers)
         a, b, low, row = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
         row[4] = _add_any_output(a, b, away, row[0], room, 1, tied, low, integers)

@@ -16,6 +16,7 @@ __all__ = [
     "NOTHING",
     "TRUTH",
     "alike",
+    "clear",
     "close_list",
     "count_all",
     "count_classes",
@@ -24,6 +25,7 @@ __all__ = [
     "open_list",
     "pack",
     "pack_groups",
+    "values",
 ]
 
 INDEX_BITS = 30
@@ -200,12 +202,34 @@ def count_classes(keys: NDArray[np.int64]) -> tuple[int, int]:  # [N] sorted
 
 
 @compiled
-def count_all(keys: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:  # [n] sorted, [b + 1]
+def count_all(
+    keys: NDArray[np.int64],  # [n] of b lists, one behind the other, each sorted
+    starts: NDArray[np.int64],  # [b + 1] where each list starts
+    gradient: NDArray[np.floating],  # by index; written where a list has no pair: zeros
+) -> NDArray[np.int64]:
     """The numbers of positives and negatives of all lists, [b, 2]."""
     sizes = np.empty((starts.size - 1, 2), np.int64)
     for k in range(starts.size - 1):
-        sizes[k] = count_classes(keys[starts[k] : starts[k + 1]])
+        P, M = sizes[k] = count_classes(keys[starts[k] : starts[k + 1]])
+        if P == 0 or M == 0:
+            clear(keys[starts[k] : starts[k] + P + M], gradient)
     return sizes
+
+
+@lean
+def clear(ranked: NDArray[np.int64], gradient: NDArray[np.floating]) -> None:  # [n] keys of valid items, by index
+    """Write zeros to the gradient of a list."""
+    if gradient.size:
+        for m in range(ranked.size):
+            gradient[ranked[m] & _INDEX] = 0.0
+
+
+@lean
+def values(numbers: NDArray[np.float64], found: NDArray[np.floating]) -> None:  # [b, 6], [b] written
+    """What an update makes of the numbers of each list, see `average_precision_contrast`; as `Row.value` does."""
+    for k in range(found.size):
+        row = numbers[k]
+        found[k] = row[2] * (row[3] + row[0] * row[4] - row[1] * row[5])
 
 
 @compiled

@@ -627,7 +627,7 @@ def ranking_contrast(
     away: int,  # AUGMENTED or TRUTH
     toward: int,  # AUGMENTED, TRUTH or NOTHING
     numbers: NDArray[np.float64],  # [b, 6] as in `average_precision_contrast`
-    gradient: NDArray[np.floating],  # by index, zeros; gets scale·(features(away) − features(toward))
+    gradient: NDArray[np.floating],  # by index; written for valid items: scale·(features(away) − features(toward))
     floats: NDArray[np.float64],  # [3, N] scratch
     integers: NDArray[np.int32],  # [4, N + 1 or more] scratch
 ) -> None:
