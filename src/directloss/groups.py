@@ -22,8 +22,8 @@ class Groups(NamedTuple):
     """(items,) or None where the items stand list by list already, the shortest list first."""
     low: int
     """The least id."""
-    begins: NDArray[np.int64]
-    """By id − low: where the list starts then."""
+    edges: NDArray[np.int64]
+    """(2, ids) by id − low: where the list starts then, and where it ends."""
     starts: NDArray[np.int64]
     """(lists + 1,) where each list starts then."""
     lists: NDArray[np.int64]
@@ -47,7 +47,7 @@ class Groups(NamedTuple):
         """(items,) the items list by list."""
         order = np.arange(self.starts[-1])
         if self.ids is not None:
-            _kernels().arrange(self.ids, self.low, self.begins.copy(), order)
+            _kernels().arrange(self.ids, self.low, self.edges[0].copy(), order)
         return order
 
 
@@ -61,15 +61,15 @@ def runs(starts: NDArray[np.int64]) -> list[tuple[int, int]]:
 def group(indexes: Tensor) -> Groups:
     """Group items by their ids."""
     ids = np.ascontiguousarray(indexes.detach().cpu().reshape(-1).long().numpy())
-    nothing = np.empty(0, np.int64)
+    nothing = np.empty((2, 0), np.int64)
     if not ids.size:
-        return Groups(None, 0, nothing, np.zeros(1, np.int64), nothing)
+        return Groups(None, 0, nothing, np.zeros(1, np.int64), nothing[0])
     kernels = _kernels()
-    edges = kernels.find_runs(ids)
-    if edges.size:
-        counts = np.diff(edges)
+    starts = kernels.find_runs(ids)
+    if starts.size:
+        counts = np.diff(starts)
         if (counts[1:] >= counts[:-1]).all():
-            return Groups(None, 0, nothing, edges, np.arange(counts.size))
+            return Groups(None, 0, nothing, starts, np.arange(counts.size))
         ids = np.repeat(np.arange(counts.size), counts)
         low, high = 0, counts.size - 1
     else:
@@ -79,8 +79,8 @@ def group(indexes: Tensor) -> Groups:
             low, high = 0, int(ids.max())
     counts = np.zeros(high - low + 1, np.int64)
     kernels.count(ids, low, counts)
-    lists, starts, begins = kernels.by_length(counts)
-    return Groups(ids, low, begins, starts, lists)
+    lists, starts, edges = kernels.by_length(counts)
+    return Groups(ids, low, edges, starts, lists)
 
 
 @cache

@@ -6,7 +6,7 @@ sums are then exact, and ties between scores and between outputs are common. `be
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -438,10 +438,23 @@ def test_groups_are_packed_as_lists_that_stand_apart():
         counts, free = np.zeros(4, np.int64), starts[:-1].copy()
         groups.count(ids, low, counts)
         assert counts.tolist() == sizes.tolist()
-        assert lists.pack_groups(whole, positive, valid, ids, low, free, places, keys) == finite
+        assert lists.pack_groups(whole, positive, valid, ids, low, free, False, places, keys) == finite
         assert keys.tolist() == alone.tolist()
         assert places.tolist() == np.argsort(order).tolist()
         assert free.tolist() == starts[1:].tolist()
+        keys, places = np.full(n, -7, np.int64), np.full(n, -7, np.int32)
+        half, free = int(rng.integers(n + 1)), np.stack((starts[:-1], starts[1:]))
+        ends = [
+            lists.pack_groups(
+                *(None if one is None else one[some] for one in (whole, positive, valid, ids)),
+                low, free[int(back)], back, places[some], keys,
+            )
+            for some, back in ((slice(half), False), (slice(half, n), True))
+        ]  # fmt: skip
+        assert all(ends) == finite
+        assert keys.tolist() == alone.tolist()
+        assert places.tolist() == np.argsort(order).tolist()
+        assert free[0].tolist() == free[1].tolist()
         found = np.empty(n, np.float32)
         groups.gather(scores[order], places, found)
         assert found.tolist() == scores.tolist()
@@ -451,13 +464,13 @@ def test_lists_stand_the_shortest_first():
     rng = np.random.default_rng(11)
     for _ in range(200):
         sizes = rng.integers(0, 4, int(rng.integers(1, 7)))
-        numbers, starts, begins = groups.by_length(sizes)
+        numbers, starts, edges = groups.by_length(sizes)
         present = [k for k in range(sizes.size) if sizes[k]]
         order = sorted(range(len(present)), key=lambda k: sizes[present[k]])
         ends = np.cumsum([0] + [sizes[present[k]] for k in order])
         assert numbers.tolist() == order
         assert starts.tolist() == ends.tolist()
-        assert [begins[present[k]] for k in order] == ends[:-1].tolist()
+        assert [edges[:, present[k]].tolist() for k in order] == [list(pair) for pair in pairwise(ends.tolist())]
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------

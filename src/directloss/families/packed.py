@@ -113,7 +113,7 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     edges = sorted({0, *inner, count})
     places = lists.starts[edges].tolist()
     shortest, longest = int(lists.starts[1]), total - int(lists.starts[-2])
-    packed = None if lists.groups is None else _pack_groups(lists, lists.groups, refuse)
+    packed = None if lists.groups is None else _pack_groups(lists, lists.groups, refuse, threads)
     whole = lists if packed is None else packed.lists
     # made here, as threads would wait for each other's Python
     parts = [(whole.part(*some), *some[2:]) for some in zip(edges, edges[1:], places, places[1:], strict=False)]
@@ -157,16 +157,25 @@ class _Packed(NamedTuple):
         return lambda part: kernel(self.lists.gradient, self.places[part], gradient[part])
 
 
-def _pack_groups(lists: Lists, groups: Groups, refuse: Callable[[], None]) -> _Packed:
-    keys, places = np.empty(lists.gradient.size, np.int64), np.empty(lists.gradient.size, np.int32)
-    values = lists.scores, lists.positive, lists.valid
-    if not _kernels().pack_groups(*values, groups.ids, groups.low, groups.begins.copy(), places, keys):
-        refuse()
-    exact = lists.exact
+def _pack_groups(lists: Lists, groups: Groups, refuse: Callable[[], None], threads: int) -> _Packed:
+    scores, positive, valid, _, exact, *_ = lists
+    keys, places = np.empty(scores.size, np.int64), np.empty(scores.size, np.int32)
+    ids, free, kernel = groups.ids, groups.edges.copy(), _kernels().pack_groups
+    assert ids is not None
+
+    def work(part: tuple[slice, bool]) -> None:
+        some, back = part
+        of = scores[some], positive[some], None if valid is None else valid[some], ids[some]
+        if not kernel(*of, groups.low, free[int(back)], back, places[some], keys):
+            refuse()
+
+    halves = _pieces(scores.size, min(threads, 2))
+    in_threads([work] * len(halves), list(zip(halves, (False, True), strict=False)))
     if exact is not None:
         exact = np.empty_like(exact)
         exact[places] = lists.exact
-    return _Packed(keys, places, lists._replace(gradient=np.zeros_like(lists.gradient), exact=exact))
+    make = np.empty_like if valid is None else np.zeros_like
+    return _Packed(keys, places, lists._replace(gradient=make(lists.gradient), exact=exact))
 
 
 def _pieces(total: int, pieces: int) -> list[slice]:

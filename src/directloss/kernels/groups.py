@@ -46,7 +46,8 @@ def by_length(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Put the ids that come one behind the other, the rarest first, equal ones in their order.
 
-    Returns the number of each among those that come, where each starts and the last ends, and by id where it starts.
+    Returns the number of each among those that come, where each starts and the last ends, and by id where it starts and
+    ends, [2, ids].
     """
     present = np.flatnonzero(counts)
     lists = np.arange(present.size)
@@ -54,12 +55,12 @@ def by_length(
         if counts[present[k]] < counts[present[k - 1]]:
             lists = np.argsort(counts[present], kind="mergesort")
             break
-    starts, begins = np.zeros(present.size + 1, np.int64), np.zeros(counts.size, np.int64)
+    starts, edges = np.zeros(present.size + 1, np.int64), np.zeros((2, counts.size), np.int64)
     for k in range(present.size):
         number = present[lists[k]]
-        begins[number] = starts[k]
         starts[k + 1] = starts[k] + counts[number]
-    return lists, starts, begins
+        edges[0, number], edges[1, number] = starts[k], starts[k + 1]
+    return lists, starts, edges
 
 
 @lean

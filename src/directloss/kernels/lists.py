@@ -74,16 +74,18 @@ def pack_groups(
     valid: NDArray[np.bool_] | None,  # [n], or None where all are
     ids: NDArray[np.int64],  # [n] of the list of each item
     low: int,  # the least of them
-    free: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
+    free: NDArray[np.int64],  # by id − low: where the first key goes, or before which the last one; moved along
+    back: bool,  # whether to begin with the last item
     places: NDArray[np.int32],  # [n] written: where the key of each item is
-    keys: NDArray[np.int64],  # [n] written, list by list; the index of a key is its place
+    keys: NDArray[np.int64],  # [all items] written, list by list; the index of a key is its place
 ) -> bool:
-    """`pack` items that stand in any order."""
+    """`pack` items that stand in any order. So two threads can pack them, one from each end."""
     bits = scores.view(np.int32)
-    for n in range(ids.size):
+    for m in range(ids.size):
+        n = ids.size - 1 - m if back else m
         k = np.uintp(ids[n] - low)
-        place = free[k]
-        free[k] = place + 1
+        place = free[k] - back
+        free[k] = place + (not back)
         places[n] = place
         key = _key(bits[n], positive[n], place)
         if valid is not None:
