@@ -160,8 +160,8 @@ class _Packed(NamedTuple):
 def _pack_groups(lists: Lists, groups: Groups, refuse: Callable[[], None], threads: int) -> _Packed:
     scores, positive, valid, _, exact, *_ = lists
     keys, places = np.empty(scores.size, np.int64), np.empty(scores.size, np.int32)
-    ids, free, kernel = groups.ids, groups.edges.copy(), _kernels().pack_groups
-    assert ids is not None
+    ids: Any = groups.ids  # not None, as items stand in any order
+    free, kernel = groups.edges.copy(), _kernels().pack_groups
 
     def work(part: tuple[slice, bool]) -> None:
         some, back = part
