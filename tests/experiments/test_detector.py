@@ -79,7 +79,7 @@ def made(tmp_path_factory, patched):
     box = np.array([BOX], dtype=float)
     liked = torch.cat([describe(picture(shown), box, "pooled", network) for shown in ("car", "cat")])
     heads = ClassHeads(("car", "cat"), liked.T.contiguous(), torch.tensor([0.25, -0.5]), torch.tensor([1.24, 0.49]))
-    detector = Detector(network, "pooled", 500, 0.3, heads, MEASURED)
+    detector = Detector(network, "pooled", 500, 0.3, heads, MEASURED, side=500)
     save_detector(folder / "model", detector)
     return SimpleNamespace(folder=folder / "model", network=network, heads=heads, detector=detector)
 

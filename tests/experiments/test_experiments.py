@@ -9,7 +9,7 @@ from directloss.experiments import EXPERIMENTS
 from directloss.experiments.data.label_noise import flip_labels
 from directloss.experiments.data.synthetic import ranked_by_teacher, separable, two_shells
 from directloss.experiments.harness.typed import decode, encode
-from directloss.experiments.methods import METHODS, smooth_ap
+from directloss.experiments.methods import METHODS, WARM, smooth_ap
 from directloss.experiments.networks import Networks
 from directloss.experiments.sweep import Curves, Setting, choose, grid, sweep
 
@@ -169,6 +169,20 @@ def test_averaging_measures_the_mean_of_the_weights_and_leaves_training_alone():
     mean = (plain[0] / 8 + plain[1] / 4 + plain[2] / 2 + plain[3]) / (1 / 8 + 1 / 4 + 1 / 2 + 1)
     torch.testing.assert_close(averaged[3], mean)
     assert torch.equal(averaged[0], plain[0])
+
+
+def test_a_warm_up_is_a_tenth_of_cross_entropy_and_then_starts_anew():
+    inputs, target = ranked_by_teacher(200, generator())
+    settings = (Setting(0.5, 0.1, 0.0), Setting(2.0, 0.3, 0.1))
+    sets = {"train": (inputs, target), "test": (inputs, target)}
+    warmed, plain = (Networks(2, (10, 5, 1), "he", generator()) for _ in range(2))
+    found = sweep(Curves, WARM, settings, warmed, sets, iterations=20)
+    first = tuple(setting._replace(strength=1.0) for setting in settings)
+    sweep(Curves, "x-ent", first, plain, sets, iterations=2)
+    sweep(Curves, "pos-AP", settings, plain, sets, iterations=18)
+    assert torch.equal(warmed.weights, plain.weights)
+    assert found.iterations == tuple(range(21))
+    assert len(found.test) == 21
 
 
 def test_choice_takes_the_best_end_or_the_best_checkpoint():

@@ -153,15 +153,15 @@ def sweep(
     checkpoint(0)
     batches = passes(len(sets["train"][1]), batch, generator)
     dead, begun = torch.zeros(len(settings)), 0
-    for loss, count in _stages(method, settings, iterations):
-        dead += count * train(
+    for loss, steps in _stages(method, settings, iterations):
+        dead += steps * train(
             networks, loss, *sets["train"],
             learning_rates=torch.tensor([setting.learning_rate for setting in settings]),
             weight_decays=torch.tensor([setting.weight_decay for setting in settings]),
-            iterations=count, optimizer=optimizer, batches=batches,
+            iterations=steps, optimizer=optimizer, batches=batches,
             callback=lambda iteration, before=begun: checkpoint(before + iteration),
         )  # fmt: skip
-        begun += count
+        begun += steps
     shares = (dead / max(iterations, 1)).tolist()
     found = {name: tuple(curve) for name, curve in curves.items()}
     return result(iterations=tuple(moments), dead=tuple(round(share, 6) for share in shares), **found)
