@@ -526,8 +526,8 @@ def test_the_hardest_do_not_depend_on_how_many_are_read_at_once(monkeypatch):
     expected = sorted(sorted(np.flatnonzero(candidates).tolist(), key=lambda row: -scores[row])[:9])
     for at_once in (1, 7, 100):
         monkeypatch.setattr(mining, "ROWS", at_once)
-        assert mining.hardest(rows.numpy(), candidates, weights, 9).tolist() == expected
-    everything = mining.hardest(rows.numpy(), candidates, weights, 99)
+        assert mining.hardest(rows.numpy, candidates, weights, 9).tolist() == expected
+    everything = mining.hardest(rows.numpy, candidates, weights, 99)
     assert everything.tolist() == np.flatnonzero(candidates).tolist()
 
 

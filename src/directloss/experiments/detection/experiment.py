@@ -59,7 +59,7 @@ POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most; of many
 SHARE = 0.25  # of positives in a batch, as in R-CNN
 SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped, as in R-CNN
 BEST = 10  # detections that count for each image, on average
-ROWS = 1 << 13  # that are scored at once
+ROWS = 1 << 11  # that are scored at once: they stay in the cache of a core
 PICTURES = 3  # of each kind
 
 
@@ -230,7 +230,7 @@ def _training_set(
         others = labels == -1
         others[rows] = False
         weights = first_classifier(torch.from_numpy(CACHE.rows(rows_key, rows)).float(), target)
-        return hardest(CACHE.array(rows_key), others, weights, hard)
+        return hardest(lambda: CACHE.array(rows_key), others, weights, hard)
 
     CACHE.make_array(key, mine)  # every method gets the same ones
     mined = np.array(CACHE.array(key))

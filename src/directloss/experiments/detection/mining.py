@@ -4,6 +4,7 @@ Most boxes of an image are easy, and a detector fails on the few that are not. T
 squares, so that every method gets the same boxes. It learns from the labels that training sees, wrong ones too.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ __all__ = ["VERSION", "first_classifier", "hardest"]
 
 VERSION = 2  # see `key_of`
 RIDGE = 1e-3  # beside the mean square of a feature
-ROWS = 1 << 13  # that are scored at once
+ROWS = 1 << 11  # that are scored at once: they stay in the cache of a core
 
 
 def first_classifier(inputs: Tensor, target: Tensor) -> Tensor:
@@ -28,16 +29,18 @@ def first_classifier(inputs: Tensor, target: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def hardest(rows: Any, candidates: NDArray[np.bool_], weights: Tensor, count: int) -> NDArray[np.int64]:
+def hardest(
+    open_rows: Callable[[], Any], candidates: NDArray[np.bool_], weights: Tensor, count: int
+) -> NDArray[np.int64]:
     """The places, in ascending order, of the candidates with the highest scores among the first rows (boxes, features).
 
-    `rows` may be an array on disk: it is read in parts.
+    The rows may be on disk. They are opened for each part anew, so that no more than a part stays mapped.
     """
     scores = torch.empty(candidates.size)
     inputs = torch.empty(ROWS, len(weights))
     for first in range(0, candidates.size, ROWS):
         last = min(first + ROWS, candidates.size)
-        inputs[: last - first] = torch.from_numpy(np.array(rows[first:last]))
+        inputs[: last - first] = torch.from_numpy(np.array(open_rows()[first:last]))
         scores[first:last] = inputs[: last - first] @ weights
     places = torch.from_numpy(np.flatnonzero(candidates))
     best = scores[places].topk(min(count, len(places)), sorted=False).indices
