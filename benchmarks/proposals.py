@@ -8,6 +8,7 @@ Beside it OpenCV's selective search, fast mode: pip install opencv-contrib-pytho
 import argparse
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,7 @@ IMAGES, BOXES, LIMIT, SIDES = 200, 2000, 1200, (500, 400, 300, 250)
 
 def opencv(image: Any, side: int) -> Any:
     """The proposals of images of at most 500 pixels by OpenCV."""
-    import cv2
-
+    cv2: Any = import_module("cv2")  # not a package that the project installs
     cv2.setNumThreads(1)
     peer = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
     peer.setBaseImage(np.ascontiguousarray(np.asarray(image)[:, :, ::-1]))

@@ -141,7 +141,7 @@ def by_class(name: str, variant: str, noises: Sequence[float], theirs: paper.Num
 
     rows = [
         [class_ or "mean", *(cell(class_, noise, method) for noise in noises for method in THREE)]
-        for class_ in (*classes, *([None] if name == "detection" else []))
+        for class_ in (*classes, *([None] if theirs else []))
     ]
     header = (f"{method}, {level}" for level in in_percent(noises) for method in THREE)
     return as_table(["class", *header], rows)
