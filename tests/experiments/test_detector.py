@@ -743,7 +743,7 @@ def test_the_command_goes_from_a_devkit_to_table_2_and_detectors(reproduced):
     assert page.count("data:image/jpeg;base64,") >= 4
     assert "too few runs to say" in page
     assert "proposals of 20 images. Objects that a proposal overlaps" in reproduced.output
-    options = "--features pooled --images 20 --boxes 40 --side 500 --positive 0.5 --negative 0.3 --batch 32"
+    options = "--features pooled --images 20 --boxes 40 --side 300 --positive 0.5 --negative 0.3 --batch 32"
     assert f"--preset quick --seeds 1 --root DEVKIT --weights FILE --backbone squeezenet {options}" in page
     expected = [f"squeezenet-pooled-{m}-{n}" for m in ("hinge-AP", "pos-AP", "x-ent") for n in (0, 20)]
     assert files(reproduced.folder / "runs" / "detectors") == ["quick"]
