@@ -69,7 +69,7 @@ def detection_in_a_line() -> str:
     )
     theirs = PAPER["pos-AP"]
     return (
-        f"Detection on the paper's own lists, one seed: pos-AP is first of all methods, with {clean} on clean labels "
+        f"Detection on the paper's own lists, one seed: pos-AP is first of three methods, with {clean} on clean labels "
         f"and {noisy} with 20 % flipped; the paper has {theirs[0.0]:.3f} and {theirs[0.2]:.3f}."
     )
 
