@@ -340,6 +340,17 @@ def test_ap_is_that_of_a_plain_evaluation_of_the_head(prepared, result, part):
     assert area > values[0] + 0.2  # it learns
 
 
+@pytest.mark.parametrize("values", ["random", "tied", "sorted"])
+@pytest.mark.parametrize(("count", "limit"), [(0, 10), (5, 10), (100_000, 2000), (100_000, 60_000), (70_000, 1)])
+def test_the_highest_scores_are_those_of_a_sort(values, count, limit):
+    scores = torch.randn(count, generator=torch.Generator().manual_seed(0))
+    scores = {"random": scores, "tied": scores.round(), "sorted": scores.sort().values}[values]
+    places = detection._highest(scores, limit)
+    assert len(places.unique()) == len(places) == min(limit, count)
+    assert torch.equal(places.sort().values, places)
+    assert torch.equal(scores[places].sort(descending=True).values, scores.sort(descending=True).values[:limit])
+
+
 def test_the_best_on_images_held_out_is_chosen(result):
     assert result.chosen == max(range(3), key=lambda k: result.held_out[k])
     assert result.chosen != 0  # which hardly learns

@@ -58,7 +58,8 @@ SAMPLE = 150  # images that the coordinates of the features are fitted to
 POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most; of many images four times as many
 SHARE = 0.25  # of positives in a batch, as in R-CNN
 SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped, as in R-CNN
-BEST = 10  # detections that count for each image, on average
+BEST = 40  # boxes that count for each image before suppression, on average
+SPARSE, SLACK = 64, 1.1  # one score in so many tells roughly which are the highest; so many more are then looked at
 ROWS = 1 << 11  # that are scored at once: they stay in the cache of a core
 PICTURES = 3  # of each kind
 
@@ -267,15 +268,23 @@ def _curves(
         inputs[: last - first] = torch.from_numpy(np.array(CACHE.array(rows_key)[first:last]))
         scores[:, first - start : last - start] = networks(inputs[: last - first])
     for mine in scores:
-        if not mine.isfinite().all():
-            mine = mine[:0]
-        best, places = mine.topk(min(limit, len(mine)), sorted=False)
-        places, order = places.sort()
-        values, rows = best[order].double().numpy(), start + places.numpy()
+        places = _highest(mine if mine.isfinite().all() else mine[:0], limit)
+        values, rows = mine[places].double().numpy(), start + places.numpy()
         where, there = images.image_of(rows), np.asarray(boxes[rows], dtype=np.float64)
         stays = suppress(where, there, values, SUPPRESSION)
         found = Detections(where[stays], there[stays], values[stays])
         yield found, evaluate(objects, found)
+
+
+def _highest(scores: Tensor, limit: int) -> Tensor:
+    """The places of the highest scores, in ascending order."""
+    few = scores[::SPARSE]
+    share = SLACK * limit / max(len(scores), 1)
+    if share < 0.5 and len(few) > 1000:  # few are looked at twice: an eighth of the time
+        likely = (scores > few.kthvalue(len(few) - int(share * len(few))).values).nonzero().squeeze(1)
+        if len(likely) >= limit:
+            return likely[scores[likely].topk(limit, sorted=False).indices].sort().values
+    return scores.topk(min(limit, len(scores)), sorted=False).indices.sort().values
 
 
 def _measured(
@@ -379,7 +388,7 @@ EXPERIMENT = Experiment(
         "class trained on mini-batches a quarter of which is positive, a share of the training labels flipped, "
         "non-maximum suppression, AP as VOC2012 defines it on images of the validation list."
     ),
-    version=2,
+    version=3,
     presets=("quick", "paper"),
     options=DetectionOptions,
     config=Config,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .boxes import Floats, Integers, overlaps
+from . import kernels
+from .boxes import Floats, Integers
 
 __all__ = ["Curve", "Detections", "Objects", "evaluate"]
 
@@ -55,19 +56,16 @@ def evaluate(objects: Objects, detections: Detections, overlap: float = 0.5) -> 
     """
     wanted = int((~objects.difficult).sum())
     order = np.argsort(-detections.scores, kind="stable")
-    images, boxes = detections.images[order], detections.boxes[order]
-    nearest = np.full(len(order), -1)
-    by_image = np.argsort(images, kind="stable")
-    for image in np.unique(objects.images):
-        there = by_image[slice(*np.searchsorted(images, [image, image + 1], sorter=by_image))]
-        truth = np.flatnonzero(objects.images == image)
-        shared = overlaps(boxes[there], objects.boxes[truth])
-        nearest[there] = np.where(shared.max(axis=1, initial=0.0) >= overlap, truth[shared.argmax(axis=1)], -1)
-    first = np.zeros(len(order), dtype=bool)
-    first[np.unique(nearest, return_index=True)[1]] = True
+    images, boxes = detections.images[order], np.asarray(detections.boxes, dtype=np.float64)[order]
+    listed = np.argsort(objects.images, kind="stable")
+    first, last = (np.searchsorted(objects.images[listed], images, side) for side in ("left", "right"))
+    place = kernels.nearest(boxes, np.asarray(objects.boxes, dtype=np.float64)[listed], first, last, overlap)
+    nearest = np.append(listed, -1)[place]
+    best = np.zeros(len(order), dtype=bool)  # of the detections of an object
+    best[np.unique(nearest, return_index=True)[1]] = True
     matched = nearest >= 0
     counts = ~matched | ~np.append(objects.difficult, False)[nearest]
-    right = matched & first & counts
+    right = matched & best & counts
     true, false = right.cumsum(), (counts & ~right).cumsum()
     precision = true / np.maximum(true + false, 1)
     recall = true / max(wanted, 1)

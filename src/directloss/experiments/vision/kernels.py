@@ -1,10 +1,30 @@
-"""Compiled loops over boxes: non-maximum suppression, and means of a map over the cells of each box."""
+"""Compiled loops over boxes: non-maximum suppression, matching to objects, means of a map over the cells of a box."""
 
 import numpy as np
 
 from ...kernels import compiled
 
-__all__ = ["pool", "suppress"]
+__all__ = ["nearest", "pool", "suppress"]
+
+
+def _shared(box, area, other, other_area):
+    """Intersection over union of two boxes; both ends are inside."""
+    width = min(box[2], other[2]) - max(box[0], other[0]) + 1
+    height = min(box[3], other[3]) - max(box[1], other[1]) + 1
+    if width <= 0 or height <= 0:
+        return 0.0
+    shared = width * height
+    return shared / (area + other_area - shared)
+
+
+_overlap = compiled(_shared)
+
+
+def _area_of(box):
+    return (box[2] - box[0] + 1) * (box[3] - box[1] + 1)
+
+
+_area = compiled(_area_of)
 
 
 def _suppress(boxes, images, overlap):
@@ -20,13 +40,9 @@ def _suppress(boxes, images, overlap):
         good = True
         for place in range(found):
             other = staying[place]
-            width = min(boxes[k, 2], boxes[other, 2]) - max(boxes[k, 0], boxes[other, 0]) + 1
-            height = min(boxes[k, 3], boxes[other, 3]) - max(boxes[k, 1], boxes[other, 1]) + 1
-            if width > 0 and height > 0:
-                shared = width * height
-                if shared / (areas[k] + areas[other] - shared) > overlap:
-                    good = False
-                    break
+            if _overlap(boxes[k], areas[k], boxes[other], areas[other]) > overlap:
+                good = False
+                break
         if good:
             stays[k] = True
             staying[found] = k
@@ -35,6 +51,22 @@ def _suppress(boxes, images, overlap):
 
 
 suppress = compiled(_suppress)
+
+
+def _nearest(boxes, objects, first, last, overlap):
+    """For each box the object from `first` to before `last` that it overlaps most, if by `overlap` or more; else −1."""
+    found = np.full(len(boxes), -1, dtype=np.int64)
+    for k in range(len(boxes)):
+        area, most = _area(boxes[k]), 0.0
+        for place in range(first[k], last[k]):
+            shared = _overlap(boxes[k], area, objects[place], _area(objects[place]))
+            if shared > most:
+                most = shared
+                found[k] = place if shared >= overlap else -1
+    return found
+
+
+nearest = compiled(_nearest)
 
 
 def _pool(integral, boxes, grid):
