@@ -86,6 +86,20 @@ def test_smooth_ap_counts_pairs_and_goes_to_average_precision():
     assert abs(1 - smooth_ap(scores, target, 1e-6) - average_precision_score(target, scores)) < 1e-6
 
 
+@pytest.mark.parametrize("positives", [1, 5, 130, 299, 300])
+def test_smooth_ap_of_many_networks_is_that_of_each_with_its_gradient(positives):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(3, 300, generator=generator, dtype=torch.float64).requires_grad_()
+    target = torch.randperm(300, generator=generator) < positives
+    temperatures = torch.tensor([0.1, 1.0, 10.0], dtype=torch.float64)
+    plain = torch.stack([smooth_ap(*each) for each in zip(scores, 3 * [target], temperatures.tolist(), strict=True)])
+    fast = METHODS["Smooth-AP"].loss(scores, target, temperatures)
+    torch.testing.assert_close(fast, plain)
+    weights = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
+    expected, found = (torch.autograd.grad(weights @ values, scores)[0] for values in (plain, fast))
+    torch.testing.assert_close(found, expected)
+
+
 OWN_DATA = [
     experiment for experiment in EXPERIMENTS.values() if experiment.prepare is None and experiment.name != "paths"
 ]  # of average precision

@@ -7,9 +7,11 @@ cross-entropy multiplies the scores, the power q of generalised cross-entropy, o
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from ..loss import structured_loss
 from ..task import Task
@@ -19,6 +21,7 @@ from ..update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveD
 
 __all__ = ["METHODS", "PLAIN", "PLAIN_NOTE", "WARM", "Method", "generalised_cross_entropy", "smooth_ap"]
 
+PART = 128  # positives of Smooth-AP at once
 WARM = "x-ent → pos-AP"
 PLAIN = "plain x-ent"
 PLAIN_NOTE = (
@@ -67,9 +70,45 @@ def smooth_ap(scores: Tensor, target: Tensor, temperature: float = 0.01) -> Tens
     return 1 - ((rank_among_positives + 0.5) / (rank + 0.5)).mean()  # an item is above itself by sigmoid(0)
 
 
-def _smooth_ap(scores: Tensor, target: Tensor, temperatures: Tensor) -> Tensor:
-    pairs = zip(scores, temperatures.tolist(), strict=True)
-    return torch.stack([smooth_ap(each, target, temperature) for each, temperature in pairs])
+class _SmoothAP(torch.autograd.Function):
+    """`smooth_ap` of every network, with its gradient: positives in parts that fit the processor's cache.
+
+    On lists of 2,000 it takes from a half to a sixth of the time of `smooth_ap`, and no memory for all pairs.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, target: Tensor, temperatures: Tensor) -> Tensor:
+        gradient = torch.zeros_like(scores)
+        values = [
+            _add_gradient(*each, target, temperature)
+            for *each, temperature in zip(scores, gradient, temperatures.tolist(), strict=True)
+        ]
+        ctx.save_for_backward(gradient)
+        return torch.stack(values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return outputs[0].unsqueeze(-1) * gradient, None, None
+
+
+def _add_gradient(scores: Tensor, gradient: Tensor, target: Tensor, temperature: float) -> Tensor:
+    """The value of `smooth_ap`; its gradient is added to `gradient`."""
+    positives = target.nonzero().squeeze(1)
+    labels = target.to(scores.dtype)
+    ones = torch.ones_like(scores)
+    total = scores.new_zeros(())
+    for places in positives.split(PART):
+        above = (scores - scores[places].unsqueeze(1)).div_(temperature).sigmoid_()
+        rank, among_positives = above @ ones + 0.5, above @ labels + 0.5  # one product for both would take longer
+        total += (among_positives / rank).sum()
+        slopes = above.addcmul_(above, above, value=-1)  # of the sigmoids
+        weights = torch.stack([among_positives / rank**2, -1 / rank]) / (len(positives) * temperature)
+        all_items, positive_items = weights @ slopes
+        gradient += all_items + labels * positive_items
+        gradient[places] -= weights[0] * (slopes @ ones) + weights[1] * (slopes @ labels)
+    return 1 - total / len(positives)
 
 
 METHODS: dict[str, Method] = {
@@ -83,7 +122,7 @@ METHODS: dict[str, Method] = {
     "per-01": _structured(ZeroOne(), lambda _: Perceptron(), None),
     "x-ent": Method(_cross_entropy, "scale"),
     "central-AP": _structured(AveragePrecision(), CentralDirect, "ε"),
-    "Smooth-AP": Method(_smooth_ap, "temperature"),
+    "Smooth-AP": Method(_SmoothAP.apply, "temperature"),
     "GCE": Method(generalised_cross_entropy, "q"),
 }
 METHODS[WARM] = replace(METHODS["pos-AP"], first="x-ent")
