@@ -1,5 +1,7 @@
 """Networks side by side train exactly as they would alone, and two passes give the gradient of one."""
 
+from itertools import repeat
+
 import pytest
 import torch
 from torch import nn
@@ -251,7 +253,7 @@ def test_fine_tuning_is_sgd_with_ten_times_the_step_for_the_head():
     ours.dropout.p = theirs.dropout.p = 0.0
     told = []
     dead = fine_tune(
-        ours, ours.head, lambda iteration: lambda: inputs.split(32), lambda scores: losses(scores, target),
+        ours, ours.head, repeat((lambda: inputs.split(32), target)), losses,
         learning_rate=0.01, weight_decay=0.1, iterations=5, callback=told.append,
     )  # fmt: skip
     groups = [{"params": theirs.first.parameters()}, {"params": theirs.head.parameters(), "lr": 0.1}]
@@ -274,15 +276,13 @@ def test_fine_tuning_leaves_frozen_layers_alone_counts_dead_gradients_and_ends_w
     frozen, head = network.first.weight.clone(), network.head.weight.detach().clone()
     settings = {"learning_rate": 0.01, "weight_decay": 0.0, "iterations": 4}
 
-    def chunks(iteration):
-        return lambda: inputs.split(64)
-
-    assert fine_tune(network, network.head, chunks, lambda scores: 0 * scores.sum(), **settings) == 1
+    batches = repeat((lambda: inputs.split(64), target))
+    assert fine_tune(network, network.head, batches, lambda scores, target: 0 * scores.sum(), **settings) == 1
     assert torch.equal(network.head.weight, head)
-    assert fine_tune(network, network.head, chunks, lambda scores: losses(scores, target), **settings) == 0
+    assert fine_tune(network, network.head, batches, losses, **settings) == 0
     assert torch.equal(network.first.weight, frozen)
     assert not torch.equal(network.head.weight, head)
     told = []
     settings["learning_rate"] = 1e200
-    fine_tune(network, network.head, chunks, lambda scores: scores.square().sum(), **settings, callback=told.append)
+    fine_tune(network, network.head, batches, lambda scores, _: scores.square().sum(), **settings, callback=told.append)
     assert len(told) < 4

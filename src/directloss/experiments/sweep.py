@@ -101,9 +101,9 @@ def grid(
     )
 
 
-def checkpoints(iterations: int) -> list[int]:
-    """The iterations at which AP is taken: about twenty, the first and the last among them."""
-    step = max(1, iterations // CHECKPOINTS)
+def checkpoints(iterations: int, count: int = CHECKPOINTS) -> list[int]:
+    """The iterations at which AP is taken: the start, about `count` more, the last among them."""
+    step = max(1, iterations // count)
     return sorted({*range(0, iterations + 1, step), iterations})
 
 

@@ -1,4 +1,4 @@
-"""Two plain training loops: for networks side by side, and for fine-tuning one network with all data as one batch."""
+"""Two plain training loops: for networks side by side, and for fine-tuning one network, a batch in chunks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
@@ -109,18 +109,18 @@ def passes(items: int, batch: int | None, generator: torch.Generator | None) -> 
 def fine_tune(
     network: nn.Module,
     head: nn.Module,
-    chunks: Callable[[int], Callable[[], Iterable[Tensor]]],
-    loss: Callable[[Tensor], Tensor],
+    batches: Iterator[tuple[Callable[[], Iterable[Tensor]], Tensor]],
+    loss: Callable[[Tensor, Tensor], Tensor],
     *,
     learning_rate: float,
     weight_decay: float,
     iterations: int,
     callback: Callback = lambda iteration: None,
 ) -> float:
-    """Train a network as the paper does: momentum 0.9, ten times the step size for the head, all chunks one batch.
+    """Train a network as the paper does: momentum 0.9, ten times the step size for the head.
 
-    `chunks` is called with the number of an iteration. It returns a function that gives the chunks of that iteration,
-    the same at each call. Parameters that need no gradient stay as they are. Calls `callback` with the number of
+    `batches` gives for each iteration a function that returns the chunks of the batch, the same at each call, and the
+    labels of all of them. Parameters that need no gradient stay as they are. Calls `callback` with the number of
     finished iterations. Ends early if scores are no longer finite. Returns the share of iterations whose gradient was
     dead: zero at every score.
     """
@@ -130,16 +130,20 @@ def fine_tune(
     optimizer = torch.optim.SGD(groups, lr=learning_rate, momentum=0.9, weight_decay=weight_decay)
     dead = 0
 
-    def finite(scores: Tensor) -> Tensor:
-        if not scores.isfinite().all():
-            raise FloatingPointError
-        return loss(scores)
+    def finite(target: Tensor) -> Callable[[Tensor], Tensor]:
+        def of(scores: Tensor) -> Tensor:
+            if not scores.isfinite().all():
+                raise FloatingPointError
+            return loss(scores, target)
+
+        return of
 
     for iteration in range(1, iterations + 1):
         optimizer.zero_grad()
         network.train()
+        chunks, target = next(batches)
         try:
-            _, at_scores = accumulate(network, chunks(iteration), finite)
+            _, at_scores = accumulate(network, chunks, finite(target))
         except FloatingPointError:
             return dead / iterations
         dead += not at_scores.any()

@@ -60,6 +60,10 @@ class Config:
     """The largest number of boxes in each third, half of them positive; None: all boxes."""
     iterations: int
     settings: tuple[Setting, ...]
+    batch: int | None = None
+    """Boxes in a batch, if the network trains; None: all of them."""
+    pixels: int | None = None
+    """The side of a crop, if all of the network trains; None: that of the backbone."""
 
     @property
     def label(self) -> str:
