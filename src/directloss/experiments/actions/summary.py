@@ -144,15 +144,14 @@ def _against_iterations(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every set-up and every rule of choosing."""
     heads = [run for run in runs if _source(run).train == "head"]
-    tuned = _set_ups(run for run in runs if _source(run).train != "head")
-    parts = [_SetUp(name, some) for name, some in _set_ups(heads).items()]
+    whole = [run for run in runs if _source(run).train != "head"]
+    parts, tuned = ([_SetUp(name, some) for name, some in _set_ups(which).items()] for which in (heads, whole))
     tables = [
         *([_table_1(parts)] if parts or not tuned else []),
-        *(_fine_tuned_table(name, some) for name, some in tuned.items()),
+        *(table for part in tuned for table in part.fine_tuned_tables()),
         *(table for part in parts for table in part.tables()),
     ]
-    found = [record for part in parts for record in part.records()]
-    found += [record for name, some in tuned.items() for record in _fine_tuned_records(name, some)]
+    found = [record for part in (*parts, *tuned) for record in part.records()]
     claims = [one for part in parts for one in part.claims()]
     return Summary(
         found,
@@ -285,6 +284,28 @@ class _SetUp:
             found.append(choices_table(title, [allowed for allowed, _ in chosen], lambda run, of=by_run: of[id(run)]))
         return found
 
+    def fine_tuned_tables(self) -> list[Table]:
+        """Means by rule, and every run."""
+        rows = []
+        for run in self.runs:
+            ends = _ends(run)
+            curves = run.result.train, run.result.validation, run.result.test
+            cells = [f"{before:.3f} → {after:.3f}" for before, after in map(ends, curves)]
+            what = f"{run.config.method}, {ACTIONS[run.config.action]}, {percent(run.config.noise)} flipped"
+            rows.append([f"{what}, seed {run.config.seed}", *cells])
+        config = self.runs[0].config
+        size = f"at most {config.items} boxes a third, half of them positive" if config.items else "all boxes"
+        batch = f"batches of {config.batch}" if config.batch else "all of them one batch"
+        note = (
+            f"AP before training and after {config.iterations} iterations, {size}, {batch}; of {len(config.settings)} "
+            "step sizes the one that clean validation chooses."
+        )
+        header = ["run", "training", "validation", "test"]
+        return [
+            *(self.noise_table(rule) for rule in RULES),
+            Table(f"Through the network: {self.name}", header, rows, note),
+        ]
+
     def figures(self) -> list[Figure]:
         """AP against noise by rule; against iterations and against the tuning budget under noise; classes."""
         words = "flipped training labels, %", "mean AP of the classes, clean test boxes"
@@ -353,28 +374,3 @@ def _ends(run: Run) -> Callable[[Curve], tuple[float, float]]:
     """AP of a set before training, and at the end with the setting that clean validation chooses."""
     choice = choose(run.result.validation)
     return lambda curve: (curve[0][choice.settings[0]], choice.value(curve))
-
-
-def _fine_tuned_table(name: str, runs: Sequence[Run]) -> Table:
-    rows = []
-    for run in runs:
-        ends = _ends(run)
-        curves = run.result.train, run.result.validation, run.result.test
-        cells = [f"{before:.3f} → {after:.3f}" for before, after in map(ends, curves)]
-        what = f"{run.config.method}, {ACTIONS[run.config.action]}, {percent(run.config.noise)} flipped"
-        rows.append([f"{what}, seed {run.config.seed}", *cells])
-    items = sorted({run.config.items or 0 for run in runs})
-    size = "all boxes" if items == [0] else f"at most {items[-1]} boxes a third, half of them positive"
-    note = f"AP before training and after it, {size}; with two settings, the one that clean validation chooses."
-    return Table(f"Through the network: {name}", ["run", "training", "validation", "test"], rows, note)
-
-
-def _fine_tuned_records(name: str, runs: Sequence[Run]) -> list[Record]:
-    found = []
-    for run in runs:
-        for metric, value in zip(("test_ap_before", "test_ap"), _ends(run)(run.result.test), strict=True):
-            config = run.config
-            variant = f"{name}: seed {config.seed}, {config.items or 'all'} boxes a third"
-            action = ACTIONS[config.action]
-            found.append(Record("actions", config.method, config.noise, variant, action, metric, value, None, 1))
-    return found

@@ -59,8 +59,9 @@ def restricted(run: Run[SweptT, CurvesT], allowed: Callable[[Setting], bool]) ->
 
 
 def with_plain(runs: Sequence[Run[SweptT, CurvesT]]) -> list[Run[SweptT, CurvesT]]:
-    """The runs, and those of x-ent once more with only the settings of scale 1."""
-    plain = [restricted(run, lambda setting: setting.strength == 1.0) for run in runs if run.config.method == "x-ent"]
+    """The runs, and those of x-ent once more with only the settings of scale 1, where it has others too."""
+    scaled = [run for run in runs if run.config.method == "x-ent" and any(s.strength != 1 for s in run.config.settings)]
+    plain = [restricted(run, lambda setting: setting.strength == 1.0) for run in scaled]
     return [*runs, *(replace(run, config=replace(run.config, method=PLAIN)) for run in plain)]  # pyright: ignore
 
 
