@@ -18,7 +18,7 @@ from devkits import make_devkit
 
 from directloss import AveragePrecisionLoss
 from directloss.experiments import EXPERIMENTS
-from directloss.experiments.actions import features
+from directloss.experiments.actions import features, fine_tuning
 from directloss.experiments.actions import summary as actions_summary
 from directloss.experiments.actions.config import ActionsOptions, Config, Result, Source
 from directloss.experiments.actions.experiment import _thirds, configs, prepare, run
@@ -453,6 +453,25 @@ def test_fine_tuning_trains_what_it_says(place, train):
     trained = {name for name, weight in scorer.named_parameters() if weight.requires_grad}
     assert any(name.startswith("backbone.features") for name in trained) == (train == "all")
     assert {"head.weight", "backbone.classifier.1.weight"} <= trained
+
+
+def test_a_batch_has_its_share_of_positives_and_crops_of_the_size_that_is_asked_for():
+    rows = np.arange(40, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 32, 32), dtype=np.uint8)
+    places = torch.arange(5, 35)
+    sets = {"train": (places, places % 7 == 0)}
+    one = fine_tuning._One("pos-AP", Setting(1.0, 0.1, 0.0), Scorer(SqueezeNet(), True), rows, sets, 0, 8, 16)
+    seen = set()
+    for chunks, target in itertools.islice(one._batches(), 20):
+        inputs = torch.cat(list(chunks()))
+        assert inputs.shape == (8, 3, 16, 16)
+        assert torch.equal(inputs, torch.cat(list(chunks())))
+        assert int(target.sum()) == 2
+        flat = normalised(torch.from_numpy(rows[:, :, :1, :1].copy())).flatten(1)
+        boxes = [int((flat - each[:, 0, 0]).abs().sum(1).argmin()) for each in inputs]
+        assert [box % 7 == 0 for box in boxes] == target.tolist()
+        seen.update(boxes)
+    assert len(seen) > 20
+    assert seen <= set(places.tolist())
 
 
 def test_a_summary_of_fine_tuning_shows_what_it_did():
