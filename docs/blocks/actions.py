@@ -12,7 +12,7 @@ from docs import paper
 from .numbers import PLAIN, RESULTS, as_table, block, gain_cell, in_percent, mean_cell, records_of
 from .verdicts import FOUR, NOISE, RIVALS, THREE, WITHSTANDS, verdict_table
 
-__all__ = ["RULES", "by_class", "classes_beside_the_paper"]
+__all__ = ["LINEAR", "RULES", "TODAY", "by_class", "classes_beside_the_paper"]
 
 RULES = (
     "the paper's protocol",

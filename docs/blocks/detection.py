@@ -13,7 +13,7 @@ from .actions import by_class
 from .numbers import RESULTS, as_table, block, gain_cell, in_percent, mean_cell, records_of, study_of
 from .verdicts import FOUR, THREE
 
-__all__ = ["CHOICES", "STUDY", "classes_of_both"]
+__all__ = ["ALL", "ALL_IMAGES", "CHOICES", "classes_of_both"]
 
 STUDY = "squeezenet, pooled, 500 images, 2000 boxes, batches of 512"
 CHOICES = ("settings by class", "one setting for all classes")

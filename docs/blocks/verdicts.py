@@ -40,9 +40,14 @@ def claims_of(report: str) -> dict[str, Judged]:
     return found
 
 
-def verdict_of(report: str, says: str, variant: str | None = None) -> str:
-    """The verdict on a claim, of one variant or of all, and the number of comparisons of each kind."""
-    by_variant = claims_of(report)[says].verdicts
+def verdict_of(reports: str, says: str, variant: str | None = None) -> str:
+    """The verdict on a claim, of one variant or of all, and the number of comparisons of each kind.
+
+    Several reports are named one after the other, with spaces between them.
+    """
+    by_variant = {
+        name: verdicts for report in reports.split() for name, verdicts in claims_of(report)[says].verdicts.items()
+    }
     verdicts = by_variant[variant] if variant else [each for some in by_variant.values() for each in some]
     together = judge_verdicts(verdicts)
     words = {Verdict.HOLDS: ("holds", "hold")}
@@ -61,9 +66,16 @@ def verdict_table(corner: str, report: str, says: dict[str, str], variants: dict
 @block
 def verdicts() -> str:
     """Every claim of every study."""
+    reports = {
+        "report": "",
+        "actions": ", SqueezeNet and AlexNet",
+        "actions-efficientnet": ", EfficientNet-Lite0",
+        "detection-all-images": ", all images",
+        "detection": ", 500 images of each list",
+    }
     rows = [
-        [judged.study, says, judged.source, verdict_of(report, says)]
-        for report in ("report", "actions", "detection")
+        [judged.study + what, says, judged.source, verdict_of(report, says)]
+        for report, what in reports.items()
         for says, judged in claims_of(report).items()
     ]
     return as_table(["study", "claim", "who says it", "verdict (comparisons)"], rows)
