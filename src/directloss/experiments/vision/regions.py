@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..harness.cache import Cache, key_of
 from ..harness.progress import Progress, Steps
-from ..harness.threads import one_thread, side_by_side
+from ..harness.threads import one_thread, return_memory, side_by_side
 from .backbones import Backbone, Level
 from .boxes import Floats
 from .crops import crop, normalised
@@ -31,6 +31,7 @@ VERSION = 1  # see `key_of`
 SHORTER, LONGER = 600, 1000  # largest sides of the image that the network gets, in pixels, as in Fast R-CNN
 MARGIN = 16  # pixels of mean colour added to its left and above it, so that the maps reach its edges there
 AT_ONCE = 16  # crops
+TRIM = 100  # images after which freed memory is returned
 SAMPLED, SEED = 64, 0  # boxes of an image for a basis, and the seed that draws them
 
 
@@ -150,6 +151,8 @@ def compute(
     def make(start: int, end: int) -> NDArray[np.float16]:
         take_share()
         number = numbers[start]
+        if number % TRIM == 0:
+            return_memory()
         image = read_image(paths[number])
         return basis(_described(paths[number], image, boxes[number], feature_kind, network)).half().numpy()
 
