@@ -420,7 +420,7 @@ def test_it_goes_on_after_the_last_whole_image_and_gives_the_same_bytes(images, 
 
     monkeypatch.setattr(regions, "describe", counting)
     keys = call(images)
-    assert seen == sizes[after:]
+    assert sorted(seen) == sorted(sizes[after:])  # two threads, in any order
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.suffix in (".part", ".progress", ".partial")]
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "other"))
     assert call(images) == keys
