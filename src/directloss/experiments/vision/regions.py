@@ -162,6 +162,7 @@ def compute(
     text = f"{feature_kind} features of {shape[0]} boxes, {2 * shape[0] * shape[1] / 1e9:.1f} GB"
     with side_by_side() as (threads, take_share):
         cache.compute_array(rows_key, shape, np.float16, ends, make, steps(text), threads)
+    return_memory()
     return boxes_key, rows_key, basis_key
 
 
