@@ -25,7 +25,7 @@ __all__ = ["Scorer", "tune"]
 
 CHUNK = 16  # boxes that go through the network at once
 SHARE = 0.25  # of boxes that are labelled positive in a batch, if it is not the whole set
-FEW = 4  # checkpoints after the start where a batch is not the whole set
+FEW = 2  # checkpoints after the start where a batch is not the whole set
 
 
 class Scorer(nn.Module):
