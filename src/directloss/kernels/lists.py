@@ -46,7 +46,7 @@ def _write_keys(
     step: int,  # from the index of an item to the next one's
     keys: NDArray[np.int64],  # [n] written
 ) -> None:
-    """Write the score in bits 31 to 62, the class in bit 30, the index of the item in bits 0 to 29; without a branch."""
+    """Write the score to bits 31 to 62, the class to bit 30, the index to bits 0 to 29; without a branch."""
     bits = scores.view(np.int32)
     for n in range(keys.size):
         u = np.int64(bits[n])
