@@ -108,7 +108,7 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     if not total:
         return
     threads = torch.get_num_threads() if total >= (THREADED if team() is None else AWAKE) else 1
-    pieces = threads  # so that all have as much to do
+    pieces = threads  # or a multiple, so that all have as much to do
     if lists.groups is None:
         pieces *= ceil(total / CHUNK / threads)
     inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
@@ -163,9 +163,10 @@ def _pack_groups(
     places: NDArray[np.int32] | None,
     keys: NDArray[np.int64],
 ) -> None:
-    """Write the keys of some lists whose items stand in any order, and those of the first part the places of all items.
+    """Write the keys of some lists whose items stand in any order; with the first part, the place of every item too.
 
-    No thread writes where another one reads: such memory takes many times as long to write the next time.
+    Each thread goes through all items and writes the keys of its own lists to memory of its own. Memory that another
+    core has read takes many times as long to write, so that sharing the items takes longer than one thread alone.
     """
     some = None if places is None else places[: None if begin == 0 else 0]
     of = lists.scores, lists.positive, lists.valid, groups.ids, groups.low, groups.by_id.copy()
