@@ -22,8 +22,8 @@ class Groups(NamedTuple):
     """(items,) or None where the items stand list by list already, the shortest list first."""
     low: int
     """The least id."""
-    edges: NDArray[np.int64]
-    """(2, ids) by id − low: where the list starts then, and where it ends."""
+    by_id: NDArray[np.int64]
+    """(ids,) by id − low: where the list starts then."""
     starts: NDArray[np.int64]
     """(lists + 1,) where each list starts then."""
     lists: NDArray[np.int64]
@@ -31,7 +31,7 @@ class Groups(NamedTuple):
 
     def by_length(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
         """Lists of one length at a time: their numbers, and their items (lists, length)."""
-        order = self._order()
+        order = self.order()
         for first, last in runs(self.starts):
             items = order[self.starts[first] : self.starts[last]].reshape(last - first, -1)
             yield torch.from_numpy(self.lists[first:last]).to(device), torch.from_numpy(items).to(device)
@@ -40,14 +40,14 @@ class Groups(NamedTuple):
         """(items,) the number of the list of each item."""
         found = np.repeat(self.lists, np.diff(self.starts))
         if self.ids is not None:
-            found[self._order()] = found.copy()
+            found[self.order()] = found.copy()
         return found
 
-    def _order(self) -> NDArray[np.int64]:
+    def order(self) -> NDArray[np.int64]:
         """(items,) the items list by list."""
         order = np.arange(self.starts[-1])
         if self.ids is not None:
-            _kernels().arrange(self.ids, self.low, self.edges[0].copy(), order)
+            _kernels().arrange(self.ids, self.low, self.by_id.copy(), order)
         return order
 
 
@@ -61,9 +61,9 @@ def runs(starts: NDArray[np.int64]) -> list[tuple[int, int]]:
 def group(indexes: Tensor) -> Groups:
     """Group items by their ids."""
     ids = np.ascontiguousarray(indexes.detach().cpu().reshape(-1).long().numpy())
-    nothing = np.empty((2, 0), np.int64)
+    nothing = np.empty(0, np.int64)
     if not ids.size:
-        return Groups(None, 0, nothing, np.zeros(1, np.int64), nothing[0])
+        return Groups(None, 0, nothing, np.zeros(1, np.int64), nothing)
     kernels = _kernels()
     starts = kernels.find_runs(ids)
     if starts.size:
@@ -79,8 +79,8 @@ def group(indexes: Tensor) -> Groups:
             low, high = 0, int(ids.max())
     counts = np.zeros(high - low + 1, np.int64)
     kernels.count(ids, low, counts)
-    lists, starts, edges = kernels.by_length(counts)
-    return Groups(ids, low, edges, starts, lists)
+    lists, starts, by_id = kernels.by_length(counts)
+    return Groups(ids, low, by_id, starts, lists)
 
 
 @cache

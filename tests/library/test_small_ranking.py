@@ -6,7 +6,7 @@ sums are then exact, and ties between scores and between outputs are common. `be
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations_with_replacement, pairwise
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -419,44 +419,47 @@ def test_items_of_one_class_and_one_score_get_the_mean_of_their_counts():
         assert gradient == pytest.approx(0.5 * (same * counted).sum(1) / same.sum(1))
 
 
-def test_groups_are_packed_as_lists_that_stand_apart():
+@pytest.mark.parametrize("n", [1, 2, 5, 11, 255, 256, 257, 300])
+@pytest.mark.parametrize("block", [1, 3, 256])
+def test_groups_are_packed_as_lists_that_stand_apart(n, block):
     rng = np.random.default_rng(10)
-    for number in range(100):
-        n, low = int(rng.integers(1, 12)), int(rng.integers(-3, 4))
+    largest, least = np.finfo(np.float32).max, np.float32(1e-45)  # the least is subnormal
+    special = np.array([0.0, -0.0, least, -least, largest, -largest, 1.0], np.float32)
+    for number in range(12):
+        low = int(rng.integers(-3, 4))
         scores, positive, _ = random_keys(rng, n)
+        scores = scores if number % 4 else rng.choice(special, n)
         valid = None if number % 2 else rng.random(n) < 0.7
         ids = low + rng.integers(0, 4, n)
         sizes = np.bincount(ids - low, minlength=4)
         starts = np.concatenate(([0], np.cumsum(sizes)))
-        alone, keys, places = np.empty(n, np.int64), np.full(n, -7, np.int64), np.full(n, -7, np.int32)
-        whole = scores.copy()
+        alone, whole = np.empty(n, np.int64), scores.copy()
         if number % 3 == 0:
             whole[rng.integers(n)] = rng.choice([np.inf, -np.inf, np.nan])
         finite = bool(np.isfinite(whole if valid is None else whole[valid]).all())
         order = np.argsort(ids, kind="stable")
         assert lists.pack(*(None if one is None else one[order] for one in (whole, positive, valid)), alone) == finite
-        counts, free = np.zeros(4, np.int64), starts[:-1].copy()
+        counts = np.zeros(4, np.int64)
         groups.count(ids, low, counts)
         assert counts.tolist() == sizes.tolist()
-        assert lists.pack_groups(whole, positive, valid, ids, low, free, False, places, keys) == finite
-        assert keys.tolist() == alone.tolist()
-        assert places.tolist() == np.argsort(order).tolist()
-        assert free.tolist() == starts[1:].tolist()
-        keys, places = np.full(n, -7, np.int64), np.full(n, -7, np.int32)
-        half, free = int(rng.integers(n + 1)), np.stack((starts[:-1], starts[1:]))
-        ends = [
-            lists.pack_groups(
-                *(None if one is None else one[some] for one in (whole, positive, valid, ids)),
-                low, free[int(back)], back, places[some], keys,
-            )
-            for some, back in ((slice(half), False), (slice(half, n), True))
-        ]  # fmt: skip
-        assert all(ends) == finite
-        assert keys.tolist() == alone.tolist()
-        assert places.tolist() == np.argsort(order).tolist()
-        assert free[0].tolist() == free[1].tolist()
+        begin, end = (starts[k] for k in np.sort(rng.integers(0, 5, 2)))
+        masked = alone == np.iinfo(np.int64).max
+        of_items = np.where(masked, alone, (alone & ~lists.LONGEST_LIST) | order)
+        some_places, no_places = np.full(n, -7, np.int32), np.empty(0, np.int32)
+        for first, last, places, want in (
+            (0, n, None, of_items),
+            (0, n, some_places, alone),
+            (begin, end, no_places, alone),
+            (begin, end, None, of_items),
+        ):
+            keys, free, buffer = np.full(last - first + 1, -7, np.int64), starts[:-1].copy(), np.empty(block, np.int64)
+            found = lists.pack_groups(whole, positive, valid, ids, low, free, first, places, keys, buffer)
+            assert found == finite
+            assert keys[:-1].tolist() == want[first:last].tolist()
+            assert free.tolist() == starts[1:].tolist()
+        assert some_places.tolist() == np.argsort(order).tolist()
         found = np.empty(n, np.float32)
-        groups.gather(scores[order], places, found)
+        groups.gather(scores[order], some_places, found)
         assert found.tolist() == scores.tolist()
 
 
@@ -464,13 +467,13 @@ def test_lists_stand_the_shortest_first():
     rng = np.random.default_rng(11)
     for _ in range(200):
         sizes = rng.integers(0, 4, int(rng.integers(1, 7)))
-        numbers, starts, edges = groups.by_length(sizes)
+        numbers, starts, by_id = groups.by_length(sizes)
         present = [k for k in range(sizes.size) if sizes[k]]
         order = sorted(range(len(present)), key=lambda k: sizes[present[k]])
         ends = np.cumsum([0] + [sizes[present[k]] for k in order])
         assert numbers.tolist() == order
         assert starts.tolist() == ends.tolist()
-        assert [edges[:, present[k]].tolist() for k in order] == [list(pair) for pair in pairwise(ends.tolist())]
+        assert by_id[[present[k] for k in order]].tolist() == ends[:-1].tolist()
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------

@@ -56,6 +56,26 @@ def test_threads_give_the_numbers_of_one(task, dtype, flat, small, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(many, alone, strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("masked", [False, True])
+def test_flat_lists_in_any_order_have_the_numbers_of_a_batch_with_any_number_of_threads(
+    dtype, masked, small, monkeypatch
+):
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.randn(60, 17, generator=generator).mul(4).round().div(4).to(dtype)  # many ties
+    target, mask = (torch.rand(60, 17, generator=generator) < share for share in (0.3, 0.8))
+    order = torch.randperm(scores.numel(), generator=generator)
+    ids = torch.arange(60).repeat_interleave(17)[order]
+    task, update, valid = AveragePrecision(), PositiveDirect(0.7), mask if masked else None
+    want, gradient = solved(task, update, scores, target, mask=valid)
+    flat, labels, some = (one.reshape(-1)[order] for one in (scores, target, mask))
+    for number in (1, 2, 3, 7):
+        monkeypatch.setattr(torch, "get_num_threads", lambda number=number: number)
+        found = solved(task, update, flat, labels, mask=some if masked else None, indexes=ids)
+        assert torch.equal(found[0], want)
+        assert torch.equal(found[1], gradient.reshape(-1)[order])
+
+
 def test_an_error_in_a_thread_is_raised_here(small):
     scores, target = torch.randn(40, 17), torch.arange(17).expand(40, 17) < 5
     scores[33, 3] = torch.nan

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from itertools import pairwise
 from math import ceil
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from ..threads import in_threads, team
 __all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve_parts", "take_memory"]
 
 CHUNK = 1 << 16  # items that are packed, sorted and solved while the cache holds them
+BLOCK = 1 << 8  # keys of items in any order that are made at once, before they are moved
 SHORT = 1 << 14  # items up to which memory is kept
 THREADED, AWAKE = 1 << 19, 1 << 16  # items from which on new threads help, and those of torch, which are awake
 
@@ -108,27 +108,30 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     if not total:
         return
     threads = torch.get_num_threads() if total >= (THREADED if team() is None else AWAKE) else 1
-    pieces = ceil(total / CHUNK / threads) * threads  # so that all threads have as much to do
+    pieces = threads  # or a multiple, so that all have as much to do
+    if lists.groups is None:
+        pieces *= ceil(total / CHUNK / threads)
     inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
     edges = sorted({0, *inner, count})
-    places = lists.starts[edges].tolist()
+    begins = lists.starts[edges].tolist()
     shortest, longest = int(lists.starts[1]), total - int(lists.starts[-2])
-    packed = None if lists.groups is None else _pack_groups(lists, lists.groups, refuse, threads)
-    whole = lists if packed is None else packed.lists
+    whole, places = lists, None
+    if lists.groups is not None and len(edges) > 2:
+        whole, places = _by_place(lists, lists.groups), np.empty(total, np.int32)
     # made here, as threads would wait for each other's Python
-    parts = [(whole.part(*some), *some[2:]) for some in zip(edges, edges[1:], places, places[1:], strict=False)]
+    parts = [(whole.part(*some), *some[2:]) for some in zip(edges, edges[1:], begins, begins[1:], strict=False)]
     largest = max(end - begin for _, begin, end in parts)
 
     def worker() -> Callable[[tuple[Lists, int, int]], None]:
-        mine, buffer = scratch(longest), np.empty(largest if packed is None else 0, np.int64)
+        mine, buffer = scratch(longest), np.empty(largest + 1, np.int64)
 
         def work(some: tuple[Lists, int, int]) -> None:
             part, begin, end = some
-            if packed is None:
-                keys = buffer[: end - begin]
+            keys = buffer[: end - begin]
+            if lists.groups is None:
                 _pack(part, refuse, keys)
             else:
-                keys = packed.keys[begin:end]
+                _pack_groups(lists, lists.groups, refuse, begin, places, buffer[: end - begin + 1])
             of_one_length = [(0, part.counted.size)] if longest == shortest else runs(part.starts)
             for first, last in of_one_length:
                 keys[part.starts[first] : part.starts[last]].reshape(last - first, -1).sort()
@@ -137,50 +140,38 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
         return work
 
     in_threads([worker() for _ in parts[:threads]], parts)
-    if packed is not None:
-        helpers = threads if total >= THREADED else 1  # waking one takes longer than its share
-        in_threads([packed.gather(lists.gradient)] * helpers, _pieces(total, helpers))
+    if places is not None:
+        import_module("directloss.kernels.groups").gather(whole.gradient, places, lists.gradient)
 
 
-class _Packed(NamedTuple):
-    """Items in any order, packed list by list."""
+def _by_place(lists: Lists, groups: Groups) -> Lists:
+    """Lists whose gradient and exact scores stand list by list.
 
-    keys: NDArray[np.int64]
-    places: NDArray[np.int32]
-    """(items,) where the key of each is."""
-    lists: Lists
-    """Their gradient and their exact scores are by place."""
-
-    def gather(self, gradient: NDArray[Any]) -> Callable[[slice], None]:
-        """What writes a part of the gradient by item."""
-        kernel = import_module("directloss.kernels.groups").gather
-        return lambda part: kernel(self.lists.gradient, self.places[part], gradient[part])
+    Threads that wrote the gradient of items in any order would wait for each other's cache lines: the items of a line
+    belong to different lists. So each writes to lines of its own, and the gradient is gathered from there.
+    """
+    make = np.empty_like if lists.valid is None else np.zeros_like
+    exact = None if lists.exact is None else lists.exact[groups.order()]
+    return lists._replace(gradient=make(lists.gradient), exact=exact)
 
 
-def _pack_groups(lists: Lists, groups: Groups, refuse: Callable[[], None], threads: int) -> _Packed:
-    scores, positive, valid, _, exact, *_ = lists
-    keys, places = np.empty(scores.size, np.int64), np.empty(scores.size, np.int32)
-    ids: Any = groups.ids  # not None, as items stand in any order
-    free, kernel = groups.edges.copy(), _kernels().pack_groups
+def _pack_groups(
+    lists: Lists,
+    groups: Groups,
+    refuse: Callable[[], None],
+    begin: int,
+    places: NDArray[np.int32] | None,
+    keys: NDArray[np.int64],
+) -> None:
+    """Write the keys of some lists whose items stand in any order; with the first part, the place of every item too.
 
-    def work(part: tuple[slice, bool]) -> None:
-        some, back = part
-        of = scores[some], positive[some], None if valid is None else valid[some], ids[some]
-        if not kernel(*of, groups.low, free[int(back)], back, places[some], keys):
-            refuse()
-
-    halves = _pieces(scores.size, min(threads, 2))
-    in_threads([work] * len(halves), list(zip(halves, (False, True), strict=False)))
-    if exact is not None:
-        exact = np.empty_like(exact)
-        exact[places] = lists.exact
-    make = np.empty_like if valid is None else np.zeros_like
-    return _Packed(keys, places, lists._replace(gradient=make(lists.gradient), exact=exact))
-
-
-def _pieces(total: int, pieces: int) -> list[slice]:
-    """So many parts of all items."""
-    return [slice(*edges) for edges in pairwise(total * piece // pieces for piece in range(pieces + 1))]
+    Each thread goes through all items and writes the keys of its own lists to memory of its own. Memory that another
+    core has read takes many times as long to write, so that sharing the items takes longer than one thread alone.
+    """
+    some = None if places is None else places[: None if begin == 0 else 0]
+    of = lists.scores, lists.positive, lists.valid, groups.ids, groups.low, groups.by_id.copy()
+    if not _kernels().pack_groups(*of, begin, some, keys, np.empty(BLOCK, np.int64)):
+        refuse()
 
 
 def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> None:

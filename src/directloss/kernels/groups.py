@@ -46,21 +46,20 @@ def by_length(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Put the ids that come one behind the other, the rarest first, equal ones in their order.
 
-    Returns the number of each among those that come, where each starts and the last ends, and by id where it starts and
-    ends, [2, ids].
+    Returns the number of each among those that come, where each starts and the last ends, and by id where it starts.
     """
     present = np.flatnonzero(counts)
-    lists = np.arange(present.size)
-    for k in range(1, present.size):
-        if counts[present[k]] < counts[present[k - 1]]:
-            lists = np.argsort(counts[present], kind="mergesort")
-            break
-    starts, edges = np.zeros(present.size + 1, np.int64), np.zeros((2, counts.size), np.int64)
-    for k in range(present.size):
-        number = present[lists[k]]
-        starts[k + 1] = starts[k] + counts[number]
-        edges[0, number], edges[1, number] = starts[k], starts[k + 1]
-    return lists, starts, edges
+    lengths = counts[present]
+    rises = True
+    for k in range(1, lengths.size):
+        rises &= lengths[k - 1] <= lengths[k]
+    lists = np.arange(present.size) if rises else np.argsort(lengths, kind="mergesort")
+    starts, by_id = np.zeros(present.size + 1, np.int64), np.zeros(counts.size, np.int64)
+    for k in range(lists.size):
+        number = np.uintp(lists[k])
+        by_id[np.uintp(present[number])] = starts[k]
+        starts[k + 1] = starts[k] + lengths[number]
+    return lists, starts, by_id
 
 
 @lean

@@ -38,12 +38,24 @@ _PLAIN = 1e3  # the range of scores, in ε or margins, up to which a plain sum i
 
 
 @lean
-def _key(bits: np.int32, positive: np.bool_, index: int) -> np.int64:
-    """The score in bits 31 to 62, the class in bit 30, the index of the item in bits 0 to 29; without a branch."""
-    u = np.int64(bits)
-    u = 0 if u == -(1 << 31) else u  # −0.0 ties with 0.0
-    descending = (u ^ (0x7FFFFFFF & ~(u >> 63))) & 0xFFFFFFFF  # 0x7FFFFFFF − u, or u + 2^32 where u < 0
-    return (descending << SCORE_SHIFT) | ((1 - np.int64(positive)) << INDEX_BITS) | index
+def _write_keys(
+    scores: NDArray[np.float32],  # [n]
+    positive: NDArray[np.bool_],  # [n]
+    valid: NDArray[np.bool_] | None,  # [n], or None where all are
+    index: int,  # of the first item
+    step: int,  # from the index of an item to the next one's
+    keys: NDArray[np.int64],  # [n] written
+) -> None:
+    """Write the score to bits 31 to 62, the class to bit 30, the index to bits 0 to 29; without a branch."""
+    bits = scores.view(np.int32)
+    for n in range(keys.size):
+        u = np.int64(bits[n])
+        u = 0 if u == -(1 << 31) else u  # −0.0 ties with 0.0
+        descending = (u ^ (0x7FFFFFFF & ~(u >> 63))) & 0xFFFFFFFF  # 0x7FFFFFFF − u, or u + 2^32 where u < 0
+        key = (descending << SCORE_SHIFT) | ((1 - np.int64(positive[n])) << INDEX_BITS) | (index + step * n)
+        if valid is not None:
+            key = key if valid[n] else _MASKED
+        keys[n] = key
 
 
 @lean
@@ -58,12 +70,7 @@ def pack(
     Sorting such keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether
     all valid scores are finite in float32.
     """
-    bits = scores.view(np.int32)
-    for n in range(keys.size):
-        key = _key(bits[n], positive[n], n)
-        if valid is not None:
-            key = key if valid[n] else _MASKED
-        keys[n] = key
+    _write_keys(scores, positive, valid, 0, 1, keys)
     return _all_finite(scores, valid)
 
 
@@ -74,23 +81,39 @@ def pack_groups(
     valid: NDArray[np.bool_] | None,  # [n], or None where all are
     ids: NDArray[np.int64],  # [n] of the list of each item
     low: int,  # the least of them
-    free: NDArray[np.int64],  # by id − low: where the first key goes, or before which the last one; moved along
-    back: bool,  # whether to begin with the last item
-    places: NDArray[np.int32],  # [n] written: where the key of each item is
-    keys: NDArray[np.int64],  # [all items] written, list by list; the index of a key is its place
+    free: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
+    begin: int,  # the place of the first key that is wanted
+    places: NDArray[np.int32] | None,  # [n] written: where the key of each item is, which is its index; [0] to write
+    # none; None where the index of a key is its item
+    keys: NDArray[np.int64],  # [m + 1] written: m keys, list by list, and one that means nothing
+    buffer: NDArray[np.int64],  # scratch, of as many keys as are made at once
 ) -> bool:
-    """`pack` items that stand in any order. So two threads can pack them, one from each end."""
-    bits = scores.view(np.int32)
-    for m in range(ids.size):
-        n = ids.size - 1 - m if back else m
-        k = np.uintp(ids[n] - low)
-        place = free[k] - back
-        free[k] = place + (not back)
-        places[n] = place
-        key = _key(bits[n], positive[n], place)
-        if valid is not None:
-            key = key if valid[n] else _MASKED
-        keys[np.uintp(place)] = key
+    """`pack` some lists whose items stand in any order: threads share the lists, and each goes through all items.
+
+    A block of keys is made on vector instructions, then moved: two thirds of the time of one item after the other.
+    """
+    wanted = np.uint64(keys.size - 1)
+    for start in range(0, ids.size, buffer.size):
+        some = slice(start, min(start + buffer.size, ids.size))
+        of = ids[some]
+        block, some_valid = buffer[: of.size], None if valid is None else valid[some]
+        if places is None:
+            _write_keys(scores[some], positive[some], some_valid, start, 1, block)
+            for n in range(of.size):
+                k = np.uintp(of[n] - low)
+                place = free[k]
+                free[k] = place + 1
+                keys[min(np.uint64(place - begin), wanted)] = block[n]
+        else:
+            _write_keys(scores[some], positive[some], some_valid, 0, 0, block)
+            at = places[some]
+            for n in range(of.size):
+                k = np.uintp(of[n] - low)
+                place = free[k]
+                free[k] = place + 1
+                keys[min(np.uint64(place - begin), wanted)] = block[n] | place  # a masked key has all these bits
+                if at.size:
+                    at[n] = place
     return _all_finite(scores, valid)
 
 
