@@ -33,7 +33,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     COSTLY: (0.1, 1.0, 10.0, 100.0),
 }
 RATES = (0.003, 0.03, 0.3)
-STEPS = (0.0001, 0.0003, 0.001)
+STEPS = (0.0001, 0.0003)
 """Step sizes where the network trains."""
 PIXELS = 112
 """The side of a crop where all of the network trains: a quarter of the time of a crop of full size."""
