@@ -18,7 +18,7 @@ def claims() -> str:
     """What the paper claims, an example of our numbers, and the verdict."""
     noise = TO_THE_END.format("raw", "noisy validation")
     actions, detection = f"{LINEAR}: {RULES[0]}", f"{ALL_IMAGES}: {CHOICES[0]}"
-    all_actions = f"actions {TODAY}"
+    all_actions = ("actions", TODAY)
     three = ("pos-AP", "hinge-AP", "x-ent")
     collapse = "With 20 % flipped labels hinge-AP collapses: less than a tenth of its AP on clean labels is left"
     damaged = "With a tenth or more of the samples damaged, the negative update does worse than the positive one"

@@ -40,14 +40,10 @@ def claims_of(report: str) -> dict[str, Judged]:
     return found
 
 
-def verdict_of(reports: str, says: str, variant: str | None = None) -> str:
-    """The verdict on a claim, of one variant or of all, and the number of comparisons of each kind.
-
-    Several reports are named one after the other, with spaces between them.
-    """
-    by_variant = {
-        name: verdicts for report in reports.split() for name, verdicts in claims_of(report)[says].verdicts.items()
-    }
+def verdict_of(reports: str | tuple[str, ...], says: str, variant: str | None = None) -> str:
+    """The verdict on a claim, of one variant or of all, and the number of comparisons of each kind."""
+    several = (reports,) if isinstance(reports, str) else reports
+    by_variant = {name: some for report in several for name, some in claims_of(report)[says].verdicts.items()}
     verdicts = by_variant[variant] if variant else [each for some in by_variant.values() for each in some]
     together = judge_verdicts(verdicts)
     words = {Verdict.HOLDS: ("holds", "hold")}

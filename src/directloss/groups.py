@@ -23,7 +23,7 @@ class Groups(NamedTuple):
     low: int
     """The least id."""
     by_id: NDArray[np.int64]
-    """(ids,) by id − low: where the list starts then."""
+    """(ids,) by id − low: where the list starts once items stand list by list."""
     starts: NDArray[np.int64]
     """(lists + 1,) where each list starts then."""
     lists: NDArray[np.int64]

@@ -80,8 +80,8 @@ class _SmoothAP(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, target: Tensor, temperatures: Tensor) -> Tensor:
         gradient = torch.zeros_like(scores)
         values = [
-            _add_gradient(*each, target, temperature)
-            for *each, temperature in zip(scores, gradient, temperatures.tolist(), strict=True)
+            _add_gradient(row, slope, target, temperature)
+            for row, slope, temperature in zip(scores, gradient, temperatures.tolist(), strict=True)
         ]
         ctx.save_for_backward(gradient)
         return torch.stack(values)

@@ -119,10 +119,10 @@ def fine_tune(
 ) -> float:
     """Train a network as the paper does: momentum 0.9, ten times the step size for the head.
 
-    `batches` gives for each iteration a function that returns the chunks of the batch, the same at each call, and the
-    labels of all of them. Parameters that need no gradient stay as they are. Calls `callback` with the number of
-    finished iterations. Ends early if scores are no longer finite. Returns the share of iterations whose gradient was
-    dead: zero at every score.
+    `batches` has no end. It gives for each iteration a function that returns the chunks of the batch, the same at each
+    call, and the labels of all of them. Parameters that need no gradient stay as they are. Calls `callback` with the
+    number of finished iterations. Ends early if scores are no longer finite. Returns the share of iterations whose
+    gradient was dead: zero at every score.
     """
     top = set(head.parameters())
     body = [weight for weight in network.parameters() if weight.requires_grad and weight not in top]

@@ -20,6 +20,7 @@ __all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve
 CHUNK = 1 << 16  # items that are packed, sorted and solved while the cache holds them
 BLOCK = 1 << 8  # keys of items in any order that are made at once, before they are moved
 SHORT = 1 << 14  # items up to which memory is kept
+FEW = 8  # threads at most for items in any order: each goes through all of them
 THREADED, AWAKE = 1 << 19, 1 << 16  # items from which on new threads help, and those of torch, which are awake
 
 
@@ -108,6 +109,8 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     if not total:
         return
     threads = torch.get_num_threads() if total >= (THREADED if team() is None else AWAKE) else 1
+    if lists.groups is not None:
+        threads = min(threads, FEW)
     pieces = threads  # or a multiple, so that all have as much to do
     if lists.groups is None:
         pieces *= ceil(total / CHUNK / threads)

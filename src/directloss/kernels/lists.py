@@ -83,14 +83,15 @@ def pack_groups(
     low: int,  # the least of them
     free: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
     begin: int,  # the place of the first key that is wanted
-    places: NDArray[np.int32] | None,  # [n] written: where the key of each item is, which is its index; [0] to write
-    # none; None where the index of a key is its item
+    places: NDArray[np.int32] | None,  # [n] written, [0] or None: see below
     keys: NDArray[np.int64],  # [m + 1] written: m keys, list by list, and one that means nothing
     buffer: NDArray[np.int64],  # scratch, of as many keys as are made at once
 ) -> bool:
     """`pack` some lists whose items stand in any order: threads share the lists, and each goes through all items.
 
-    A block of keys is made on vector instructions, then moved: two thirds of the time of one item after the other.
+    With `places` None the index of a key is its item. Else it is its own place; `places` then gets the place of every
+    item, unless it is empty. A block of keys is made on vector instructions, then moved: two thirds of the time of one
+    item after the other.
     """
     wanted = np.uint64(keys.size - 1)
     for start in range(0, ids.size, buffer.size):

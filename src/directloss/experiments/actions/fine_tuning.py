@@ -125,7 +125,7 @@ class _One:
         places, target = self.sets["train"]
         everything = torch.arange(len(places))
         drawn = repeat(everything) if self.batch is None else with_positives(target, self.batch, SHARE, self.draw)
-        for items in drawn:
+        for items in drawn:  # positives first, so a chunk may hold one class: the statistics of batches must be frozen
             mirrored = torch.rand(len(items), generator=self.draw) < 0.5
             yield partial(self._chunks, places[items], mirrored), target[items]
 

@@ -251,7 +251,8 @@ class _SetUp:
 
     def noise_table(self, rule: Rule) -> Table:
         """Methods down, noise across."""
-        note = f"Mean over classes of AP on clean test boxes, ± standard deviation over seeds. {PLAIN_NOTE}"
+        note = "Mean over classes of AP on clean test boxes, ± standard deviation over seeds."
+        note += f" {PLAIN_NOTE}" if PLAIN in self.methods else ""
         title = f"Mean test AP by share of flipped training labels: {self.variants[rule]}"
         return noise_table(title, self.means, self.variants[rule], self.methods, note)
 
@@ -297,8 +298,9 @@ class _SetUp:
         size = f"at most {config.items} boxes a third, half of them positive" if config.items else "all boxes"
         batch = f"batches of {config.batch}" if config.batch else "all of them one batch"
         note = (
-            f"AP before training and after {config.iterations} iterations, {size}, {batch}; of {len(config.settings)} "
-            "step sizes the one that clean validation chooses."
+            f"AP before training and after {config.iterations} iterations, {size}, {batch}. Clean validation chooses "
+            f"one of {len(config.settings)} settings; the other tables call this the paper's protocol. Stopped early: "
+            "validation also says when to stop. Noisy validation has the same share of flipped labels as training."
         )
         header = ["run", "training", "validation", "test"]
         return [

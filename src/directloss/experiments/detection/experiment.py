@@ -59,7 +59,7 @@ POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most; of many
 SHARE = 0.25  # of positives in a batch, as in R-CNN
 SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped, as in R-CNN
 BEST = 40  # boxes that count for each image before suppression, on average
-SPARSE, SLACK = 64, 1.1  # one score in so many tells roughly which are the highest; so many more are then looked at
+SPARSE, SLACK = 64, 1.1  # every 64th score gives a threshold, which 1.1 times the wanted number should pass
 ROWS = 1 << 11  # that are scored at once: they stay in the cache of a core
 PICTURES = 3  # of each kind
 

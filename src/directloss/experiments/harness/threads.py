@@ -34,7 +34,7 @@ def side_by_side(most: int = 2) -> Iterator[tuple[int, Callable[[], None]]]:
 
 def return_memory() -> None:
     """Return freed memory to the system. Work on arrays of many sizes leaves holes that fill gigabytes in time."""
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -48,4 +48,4 @@ def _keep_freed_memory() -> None:
     with contextlib.suppress(OSError, AttributeError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(trim_threshold, 1 << 30)
-        mallopt(mmap_threshold, 1 << 26)
+        mallopt(mmap_threshold, 1 << 26)  # refused by old versions, which are then a little slower

@@ -61,7 +61,7 @@ def evaluate(objects: Objects, detections: Detections, overlap: float = 0.5) -> 
     first, last = (np.searchsorted(objects.images[listed], images, side) for side in ("left", "right"))
     place = kernels.nearest(boxes, np.asarray(objects.boxes, dtype=np.float64)[listed], first, last, overlap)
     nearest = np.append(listed, -1)[place]
-    best = np.zeros(len(order), dtype=bool)  # of the detections of an object
+    best = np.zeros(len(order), dtype=bool)  # whether a detection is the best of its object
     best[np.unique(nearest, return_index=True)[1]] = True
     matched = nearest >= 0
     counts = ~matched | ~np.append(objects.difficult, False)[nearest]

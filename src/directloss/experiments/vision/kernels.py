@@ -7,7 +7,7 @@ from ...kernels import compiled
 __all__ = ["nearest", "pool", "suppress"]
 
 
-def _shared(box, area, other, other_area):
+def _iou_of(box, area, other, other_area):
     """Intersection over union of two boxes; both ends are inside."""
     width = min(box[2], other[2]) - max(box[0], other[0]) + 1
     height = min(box[3], other[3]) - max(box[1], other[1]) + 1
@@ -17,7 +17,7 @@ def _shared(box, area, other, other_area):
     return shared / (area + other_area - shared)
 
 
-_overlap = compiled(_shared)
+_iou = compiled(_iou_of)
 
 
 def _area_of(box):
@@ -40,7 +40,7 @@ def _suppress(boxes, images, overlap):
         good = True
         for place in range(found):
             other = staying[place]
-            if _overlap(boxes[k], areas[k], boxes[other], areas[other]) > overlap:
+            if _iou(boxes[k], areas[k], boxes[other], areas[other]) > overlap:
                 good = False
                 break
         if good:
@@ -59,10 +59,10 @@ def _nearest(boxes, objects, first, last, overlap):
     for k in range(len(boxes)):
         area, most = _area(boxes[k]), 0.0
         for place in range(first[k], last[k]):
-            shared = _overlap(boxes[k], area, objects[place], _area(objects[place]))
-            if shared > most:
-                most = shared
-                found[k] = place if shared >= overlap else -1
+            iou = _iou(boxes[k], area, objects[place], _area(objects[place]))
+            if iou > most:
+                most = iou
+                found[k] = place if iou >= overlap else -1
     return found
 
 
