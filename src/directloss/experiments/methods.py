@@ -88,7 +88,7 @@ class _SmoothAP(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore
         (gradient,) = ctx.saved_tensors
         return outputs[0].unsqueeze(-1) * gradient, None, None
 
