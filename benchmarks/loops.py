@@ -28,15 +28,22 @@ SHARD = 50_000
 Calls = dict[str, Callable[[], object]]
 
 
-def flat_lists(lists: int, items: int) -> Calls:
-    """The same lists as a batch, and flat with ids."""
-    scores, target = problem(lists, items)
+def flat_lists(lists: int, shortest: int, longest: int) -> Calls:
+    """The same lists as a batch, padded if their lengths differ, and flat with ids."""
+    scores, target = problem(lists, longest)
     loss = AveragePrecisionLoss()
-    calls: Calls = {"a batch (lists, items)": with_backward(loss, scores, target)}
-    ids = torch.arange(lists).repeat_interleave(items)
-    shuffled = torch.randperm(lists * items, generator=torch.Generator().manual_seed(1))
-    for name, order in (("flat, list by list", torch.arange(lists * items)), ("flat, in any order", shuffled)):
-        flat, labels, indexes = scores.reshape(-1)[order], target.reshape(-1)[order], ids[order]
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.randint(shortest, longest + 1, (lists,), generator=generator)
+    inside = torch.arange(longest) < lengths.unsqueeze(1)
+    if shortest == longest:
+        calls: Calls = {"a batch (lists, items)": with_backward(loss, scores, target)}
+    else:
+        calls = {"padded, with a mask": with_backward(lambda s, t: loss(s, t, inside), scores, target)}
+    items = int(lengths.sum())
+    ids = torch.arange(lists).repeat_interleave(lengths)
+    shuffled = torch.randperm(items, generator=generator)
+    for name, order in (("flat, list by list", torch.arange(items)), ("flat, in any order", shuffled)):
+        flat, labels, indexes = scores[inside][order], target[inside][order], ids[order]
         calls[name] = with_backward(lambda s, t, indexes=indexes: loss(s, t, indexes=indexes), flat, labels)
     return calls
 
@@ -132,7 +139,10 @@ def measure(rounds: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for threads, words in ((1, "one thread"), (2, "two threads")):
         torch.set_num_threads(threads)
-        results[f"1,024 lists of 100, flat, {words}"] = compare(flat_lists(1024, 100), rounds)
+        for shortest, longest in ((100, 100), (50, 150)):
+            lengths = f"{shortest}" if shortest == longest else f"{shortest} to {longest}"
+            calls = flat_lists(1024, shortest, longest)
+            results[f"1,024 lists of {lengths}, flat, {words}"] = compare(calls, rounds)
     results |= {
         "1,024 lists of 100": compare(batches(1024, 100), rounds),
         "10,240 lists of 100": compare(batches(10_240, 100), rounds),

@@ -174,7 +174,7 @@ class Task(ABC):
     def contrast_flat(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None, groups: Groups) -> Contrast:
         """`contrast` of lists of different lengths in a flat tensor; here, those of one length together."""
         gradient = torch.zeros_like(scores, dtype=torch.promote_types(scores.dtype, torch.float32))
-        value = gradient.new_zeros(groups.lists.size)
+        value = gradient.new_zeros(groups.starts.size - 1)
         counted = torch.zeros_like(value, dtype=torch.bool)
         for lists, items in groups.by_length(scores.device):
             valid = torch.ones_like(items, dtype=torch.bool) if mask is None else mask[items]

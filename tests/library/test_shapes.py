@@ -45,8 +45,12 @@ def ragged(lengths, seed=0, dtype=torch.float64):
 
 @pytest.mark.parametrize("task", LISTS, ids=repr)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_flat_lists_are_padded_lists(task, reduction):
-    (scores, target, indexes, order), padded = ragged([5, 1, 9, 5, 12, 2, 1])
+@pytest.mark.parametrize("sort", [False, True])
+def test_flat_lists_are_padded_lists(task, reduction, sort):
+    (scores, target, indexes, order), padded = ragged([5, 1, 9, 5, 12, 2, 1, 33, 17])
+    if sort:  # list by list
+        back = order.argsort()
+        scores, target, indexes, order = (one[back] for one in (scores, target, indexes, order))
     loss = StructuredLoss(task, CentralDirect(0.7), reduction)
     value, grad = gradient(loss, scores, target, indexes=indexes)
     want, want_grad = gradient(loss, *padded)
@@ -95,8 +99,12 @@ def test_a_batch_in_parts_is_the_whole_batch(task, dtype, monkeypatch):
     loss = StructuredLoss(task, CentralDirect(epsilon), "none")
     full = padded[0].nan_to_num(), padded[1]  # without a mask
 
+    back = indexes.argsort(stable=True)
+    by_list = scores[back], target[back], indexes[back]
+
     def every():
-        return gradient(loss, scores, target, indexes=indexes), gradient(loss, *padded), gradient(loss, *full)
+        flat = [gradient(loss, one, labels, indexes=ids) for one, labels, ids in (by_list, (scores, target, indexes))]
+        return *flat, gradient(loss, *padded), gradient(loss, *full)
 
     want = every()
     for chunk in (1, 8, 30):

@@ -477,8 +477,8 @@ def test_classes_are_counted_in_every_list():
     """Among them an empty one, and one of which nothing is valid."""
     negative = np.array([0, 1, 1, 1, 0, 1], np.int64) << lists.INDEX_BITS
     keys = np.concatenate((negative, [lists._MASKED] * 3))
-    starts = np.array([0, 3, 3, 7, 9], np.int64)
+    bounds = np.array([[0, 3], [3, 3], [3, 7], [7, 9]], np.int64)
     gradient = np.arange(9.0)
-    assert lists.count_all(keys, starts, gradient).tolist() == [[1, 2], [0, 0], [1, 2], [0, 0]]
+    assert lists.count_all(keys, bounds, gradient).tolist() == [[1, 2], [0, 0], [1, 2], [0, 0]]
     assert gradient.tolist() == list(range(9))
     assert lists.count_classes(keys[-1:]) == (0, 0)

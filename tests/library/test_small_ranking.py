@@ -463,17 +463,56 @@ def test_groups_are_packed_as_lists_that_stand_apart(n, block):
         assert found.tolist() == scores.tolist()
 
 
-def test_lists_stand_the_shortest_first():
+def test_lists_are_numbered_by_their_ids():
     rng = np.random.default_rng(11)
     for _ in range(200):
         sizes = rng.integers(0, 4, int(rng.integers(1, 7)))
-        numbers, starts, by_id = groups.by_length(sizes)
-        present = [k for k in range(sizes.size) if sizes[k]]
-        order = sorted(range(len(present)), key=lambda k: sizes[present[k]])
-        ends = np.cumsum([0] + [sizes[present[k]] for k in order])
-        assert numbers.tolist() == order
-        assert starts.tolist() == ends.tolist()
-        assert by_id[[present[k] for k in order]].tolist() == ends[:-1].tolist()
+        numbers, starts = groups.number(sizes)
+        present = np.flatnonzero(sizes)
+        assert numbers[present].tolist() == list(range(present.size))
+        assert starts.tolist() == [0, *np.cumsum(sizes[present])]
+
+
+@pytest.mark.parametrize("longest", [1, 3, 15, 16, 17, 33, 100, 1000, 2**20, 2**30])
+def test_every_list_has_room_for_itself_and_little_more(longest):
+    rng = np.random.default_rng(12)
+    for number in range(30):
+        lengths = rng.integers(1, longest + 1, int(rng.integers(1, 40)))
+        lengths = lengths if number % 3 else np.full_like(lengths, longest)
+        bounds, blocks = groups.stand(np.concatenate(([0], np.cumsum(lengths))))
+        rooms = bounds[:, 1] - bounds[:, 0]
+        if number % 3 == 0:
+            assert rooms.tolist() == lengths.tolist()
+        assert (rooms >= lengths).all()
+        assert (rooms - lengths <= lengths / 8).all()
+        inside = [row for start, many, room in blocks.tolist() for row in range(start, start + many * room, room)]
+        assert inside == sorted(bounds[:, 0])  # rooms fill the blocks, and these stand one behind the other
+        sizes = [room for _, many, room in blocks.tolist() for _ in range(many)]
+        assert sizes == rooms[np.argsort(bounds[:, 0])].tolist()
+        assert inside[0] == 0
+        assert np.cumsum(sizes)[:-1].tolist() == inside[1:]
+        assert len(set(blocks[:, 2])) == len(blocks)
+        assert len(blocks) <= 8 * np.log2(longest) + 1
+
+
+def test_lists_of_different_lengths_are_packed_one_by_one():
+    rng = np.random.default_rng(13)
+    for number in range(60):
+        lengths = rng.integers(1, 40, int(rng.integers(1, 9)))
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        scores, positive, _ = random_keys(rng, int(starts[-1]))
+        valid = None if number % 2 else rng.random(scores.size) < 0.7
+        if number % 3 == 0:
+            scores[rng.integers(scores.size)] = rng.choice([np.inf, -np.inf, np.nan])
+        bounds, _ = groups.stand(starts)
+        keys = np.full(bounds.max(), -7, np.int64)
+        finite = lists.pack_lists(scores, positive, valid, starts, bounds, keys)
+        assert finite == bool(np.isfinite(scores if valid is None else scores[valid]).all())
+        alone = np.empty(scores.size, np.int64)
+        lists.pack(scores, positive, valid, alone)
+        for k, (first, last) in enumerate(bounds):
+            rest = [lists._MASKED] * (last - first - lengths[k])
+            assert keys[first:last].tolist() == [*alone[starts[k] : starts[k + 1]], *rest]
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------

@@ -76,6 +76,30 @@ def test_flat_lists_in_any_order_have_the_numbers_of_a_batch_with_any_number_of_
         assert torch.equal(found[1], gradient.reshape(-1)[order])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("by_list", [False, True])
+def test_lists_of_different_lengths_have_the_numbers_of_padded_ones_with_any_number_of_threads(
+    dtype, masked, by_list, small, monkeypatch
+):
+    generator = torch.Generator().manual_seed(2)
+    lengths = torch.randint(1, 60, (50,), generator=generator)
+    inside = torch.arange(60) < lengths.unsqueeze(1)
+    scores = torch.randn(50, 60, generator=generator, dtype=torch.float64).mul(4).round().div(4).to(dtype)
+    target, some = (torch.rand(50, 60, generator=generator) < share for share in (0.3, 0.8))
+    valid = inside & some if masked else inside
+    task, update = AveragePrecision(), PositiveDirect(0.7)
+    want, gradient = solved(task, update, scores, target, mask=valid)
+    order = torch.arange(int(lengths.sum())) if by_list else torch.randperm(int(lengths.sum()), generator=generator)
+    ids = torch.arange(50).repeat_interleave(lengths)[order]
+    flat, labels, kept, expected = (one[inside][order] for one in (scores, target, some, gradient))
+    for number in (1, 2, 3, 7, 2):  # the last with memory of more threads
+        monkeypatch.setattr(torch, "get_num_threads", lambda number=number: number)
+        found = solved(task, update, flat, labels, mask=kept if masked else None, indexes=ids)
+        assert torch.equal(found[0], want)
+        assert torch.equal(found[1], expected)
+
+
 def test_an_error_in_a_thread_is_raised_here(small):
     scores, target = torch.randn(40, 17), torch.arange(17).expand(40, 17) < 5
     scores[33, 3] = torch.nan

@@ -1,9 +1,10 @@
 """Lists on their way through a ranking kernel: packed into keys, sorted and solved, in parts and by several threads."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import accumulate, pairwise
 from math import ceil
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -12,20 +13,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..groups import Groups, runs
+from ..groups import Groups
 from ..threads import in_threads, team
 
 __all__ = ["SHORT", "Lists", "Memory", "Solve", "keep_memory", "scratch", "solve_parts", "take_memory"]
 
 CHUNK = 1 << 16  # items that are packed, sorted and solved while the cache holds them
 BLOCK = 1 << 8  # keys of items in any order that are made at once, before they are moved
-SHORT = 1 << 14  # items up to which memory is kept
+SHORT = 1 << 14  # items up to which the memory of one list is kept
+KEPT = 1 << 18  # int64 up to which the memory of each worker is kept
 FEW = 8  # threads at most for items in any order: each goes through all of them
 THREADED, AWAKE = 1 << 19, 1 << 16  # items from which on new threads help, and those of torch, which are awake
 
 
 class Lists(NamedTuple):
-    """Lists one behind the other, none shorter than the one before it, and what is found."""
+    """Lists, and what is found."""
 
     scores: NDArray[np.float32]
     positive: NDArray[np.bool_]
@@ -36,7 +38,7 @@ class Lists(NamedTuple):
     exact: NDArray[np.float64] | None
     """The scores by item, or None where float32 holds them."""
     starts: NDArray[np.int64]
-    """(lists + 1,) where each list starts."""
+    """(lists + 1,) where each list starts once items stand list by list."""
     numbers: NDArray[np.float64]
     """(lists, 6) the weights of both outputs, the scale, F(away) − F(toward), both losses; a kernel writes the last."""
     gradient: NDArray[Any]
@@ -44,31 +46,33 @@ class Lists(NamedTuple):
     counted: NDArray[np.bool_]
     """(lists,) which lists count."""
 
-    def part(self, first: int, last: int, begin: int, end: int) -> "Lists":
-        """The lists from the first to before the last one, and their items, which stand from begin to end."""
-        items = slice(begin, end) if self.groups is None else slice(None)  # in any order: all of them
+    def part(self, first: int, last: int) -> "Lists":
+        """The lists from the first to before the last one, and their items."""
+        starts = self.starts[first : last + 1]
+        items = slice(starts[0], starts[-1]) if self.groups is None else slice(None)  # in any order: all of them
         return Lists(
             self.scores[items],
             self.positive[items],
             None if self.valid is None else self.valid[items],
             self.groups,
             None if self.exact is None else self.exact[items],
-            self.starts[first : last + 1] - begin,
+            starts - starts[0],
             self.numbers[first:last],
             self.gradient[items],
             self.counted[first:last],
         )
 
 
-Solve = Callable[[NDArray[np.int64], Lists, NDArray[np.float64], NDArray[np.int32]], None]
-"""A kernel: called with sorted keys, their lists, and scratch memory (3, longest) and (6, longest + 257)."""
+Solve = Callable[[NDArray[np.int64], NDArray[np.int64], Lists, NDArray[np.float64], NDArray[np.int32]], None]
+"""A kernel: called with sorted keys, where each list stands among them (lists, 2), the lists, and scratch memory
+(3, longest) and (6, longest + 257)."""
 
 
 class Memory(NamedTuple):
     """What one list is solved in."""
 
     keys: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    bounds: NDArray[np.int64]
     numbers: NDArray[np.float64]
     counted: NDArray[np.bool_]
     floats: NDArray[np.float64]
@@ -77,6 +81,7 @@ class Memory(NamedTuple):
 
 class _Kept(threading.local):
     memory: Memory | None = None
+    buffers: Sequence[NDArray[np.int64]] = ()
 
 
 _kept = _Kept()
@@ -88,13 +93,23 @@ def take_memory(items: int) -> Memory:
     if memory is not None and memory.keys.size == items:
         return memory
     return Memory(
-        np.empty(items, np.int64), np.array([0, items]), np.empty((1, 6)), np.zeros(1, np.bool_), *scratch(items)
+        np.empty(items, np.int64), np.array([[0, items]]), np.empty((1, 6)), np.zeros(1, np.bool_), *scratch(items)
     )
 
 
 def keep_memory(memory: Memory) -> None:
     """Keep memory for the next list of this thread."""
     _kept.memory = memory
+
+
+class _Part(NamedTuple):
+    """Some lists, and their room among the keys of all; see `stand`."""
+
+    lists: Lists
+    bounds: NDArray[np.int64]
+    blocks: list[list[int]]
+    begin: int
+    end: int
 
 
 def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
@@ -104,7 +119,7 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
         keys = np.empty(total, np.int64)
         _pack(lists, refuse, keys)
         keys.sort()
-        solve(keys, lists, *scratch(total))
+        solve(keys, np.array([[0, total]]), lists, *scratch(total))
         return
     if not total:
         return
@@ -115,55 +130,70 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     if lists.groups is None:
         pieces *= ceil(total / CHUNK / threads)
     inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
-    edges = sorted({0, *inner, count})
-    begins = lists.starts[edges].tolist()
-    shortest, longest = int(lists.starts[1]), total - int(lists.starts[-2])
-    whole, places = lists, None
-    if lists.groups is not None and len(edges) > 2:
-        whole, places = _by_place(lists, lists.groups), np.empty(total, np.int32)
-    # made here, as threads would wait for each other's Python
-    parts = [(whole.part(*some), *some[2:]) for some in zip(edges, edges[1:], begins, begins[1:], strict=False)]
-    largest = max(end - begin for _, begin, end in parts)
+    edges = list(pairwise(sorted({0, *inner, count})))
+    rooms = [_group_kernels().stand(lists.starts[first : last + 1]) for first, last in edges]
+    blocks = [of.tolist() for _, of in rooms]
+    begins = list(accumulate((sum(many * room for _, many, room in of) for of in blocks), initial=0))
+    whole, groups, free, places = lists, lists.groups, None, None
+    if groups is not None:
+        by_list = np.concatenate([begin + bounds[:, 0] for (bounds, _), begin in zip(rooms, begins, strict=False)])
+        free = by_list[groups.numbers]
+        if len(edges) > 1:
+            whole = _by_place(lists, groups, free, begins[-1])
+            places = np.empty(total, np.int32)
+    parts = [  # made here, as threads would wait for each other's Python
+        _Part(whole.part(*edge), bounds, of, *ends)
+        for edge, (bounds, _), of, ends in zip(edges, rooms, blocks, pairwise(begins), strict=True)
+    ]
+    largest = max(part.end - part.begin for part in parts)
+    longest = max(room for of in blocks for _, _, room in of)
 
-    def worker() -> Callable[[tuple[Lists, int, int]], None]:
-        mine, buffer = scratch(longest), np.empty(largest + 1, np.int64)
+    def worker(buffer: NDArray[np.int64]) -> Callable[[_Part], None]:
+        mine = scratch(longest, buffer[largest + 1 :])
 
-        def work(some: tuple[Lists, int, int]) -> None:
-            part, begin, end = some
-            keys = buffer[: end - begin]
-            if lists.groups is None:
-                _pack(part, refuse, keys)
+        def work(part: _Part) -> None:
+            keys = buffer[: part.end - part.begin]
+            if groups is not None and free is not None:
+                _pack_groups(lists, groups, refuse, free, places, part, buffer[: keys.size + 1])
             else:
-                _pack_groups(lists, lists.groups, refuse, begin, places, buffer[: end - begin + 1])
-            of_one_length = [(0, part.counted.size)] if longest == shortest else runs(part.starts)
-            for first, last in of_one_length:
-                keys[part.starts[first] : part.starts[last]].reshape(last - first, -1).sort()
-            solve(keys, part, *mine)
+                _pack_lists(part, refuse, keys)
+            for start, many, room in part.blocks:
+                keys[start : start + many * room].reshape(many, room).sort()
+            solve(keys, part.bounds, part.lists, *mine)
 
         return work
 
-    in_threads([worker() for _ in parts[:threads]], parts)
+    workers, size = min(threads, len(parts)), largest + 1 + _scratch_size(longest)
+    buffers = _take_buffers(workers, size)
+    in_threads([worker(buffer) for buffer in buffers[:workers]], parts)
+    if size <= KEPT:
+        _kept.buffers = buffers
     if places is not None:
-        import_module("directloss.kernels.groups").gather(whole.gradient, places, lists.gradient)
+        _group_kernels().gather(whole.gradient, places, lists.gradient)
 
 
-def _by_place(lists: Lists, groups: Groups) -> Lists:
+def _by_place(lists: Lists, groups: Groups, free: NDArray[np.int64], room: int) -> Lists:
     """Lists whose gradient and exact scores stand list by list.
 
     Threads that wrote the gradient of items in any order would wait for each other's cache lines: the items of a line
     belong to different lists. So each writes to lines of its own, and the gradient is gathered from there.
     """
-    make = np.empty_like if lists.valid is None else np.zeros_like
-    exact = None if lists.exact is None else lists.exact[groups.order()]
-    return lists._replace(gradient=make(lists.gradient), exact=exact)
+    exact = lists.exact
+    if exact is not None:
+        order = np.zeros(room, np.int64)
+        _group_kernels().arrange(groups.ids, groups.low, free.copy(), order)
+        exact = exact[order]
+    make = np.empty if lists.valid is None else np.zeros
+    return lists._replace(gradient=make(room, lists.gradient.dtype), exact=exact)
 
 
 def _pack_groups(
     lists: Lists,
     groups: Groups,
     refuse: Callable[[], None],
-    begin: int,
+    free: NDArray[np.int64],
     places: NDArray[np.int32] | None,
+    part: _Part,
     keys: NDArray[np.int64],
 ) -> None:
     """Write the keys of some lists whose items stand in any order; with the first part, the place of every item too.
@@ -171,23 +201,55 @@ def _pack_groups(
     Each thread goes through all items and writes the keys of its own lists to memory of its own. Memory that another
     core has read takes many times as long to write, so that sharing the items takes longer than one thread alone.
     """
-    some = None if places is None else places[: None if begin == 0 else 0]
-    of = lists.scores, lists.positive, lists.valid, groups.ids, groups.low, groups.by_id.copy()
-    if not _kernels().pack_groups(*of, begin, some, keys, np.empty(BLOCK, np.int64)):
+    some = None if places is None else places[: None if part.begin == 0 else 0]
+    of = lists.scores, lists.positive, lists.valid, groups.ids, groups.low, free.copy()
+    if not _kernels().pack_groups(*of, part.begin, some, keys, np.empty(BLOCK, np.int64)):
+        refuse()
+    if part.end - part.begin > part.lists.starts[-1]:
+        _kernels().fill(part.lists.starts, part.bounds, keys)
+
+
+def _pack_lists(part: _Part, refuse: Callable[[], None], keys: NDArray[np.int64]) -> None:
+    """Write the keys of some lists that stand one behind the other."""
+    lists = part.lists
+    if len(part.blocks) == 1 and keys.size == lists.scores.size:  # all have one length
+        _pack(lists, refuse, keys)
+    elif not _kernels().pack_lists(lists.scores, lists.positive, lists.valid, lists.starts, part.bounds, keys):
         refuse()
 
 
 def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> None:
-    """Write the keys of lists."""
+    """Write the keys of items as they stand."""
     if not _kernels().pack(lists.scores, lists.positive, lists.valid, keys):
         refuse()
 
 
-def scratch(longest: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """What a kernel needs for lists up to a length."""
-    return np.empty((3, longest)), np.empty((6, longest + 257), np.int32)  # NumPy's memory comes in huge pages
+def _take_buffers(workers: int, size: int) -> Sequence[NDArray[np.int64]]:
+    """Memory for each worker: what this thread kept, if it fits; what another core has written is slow to write."""
+    buffers, _kept.buffers = _kept.buffers, ()  # a metric that calls another loss gets its own
+    if len(buffers) >= workers and buffers[0].size >= size:
+        return buffers
+    return [np.empty(size, np.int64) for _ in range(workers)]
+
+
+def _scratch_size(longest: int) -> int:
+    """How many int64 `scratch` needs."""
+    return 3 * longest + 3 * (longest + 257)
+
+
+def scratch(longest: int, memory: NDArray[np.int64] | None = None) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """What a kernel needs for lists up to a length, in given memory or in new."""
+    size = _scratch_size(longest)
+    memory = np.empty(size, np.int64) if memory is None else memory  # NumPy's comes in huge pages
+    floats, integers = memory[: 3 * longest], memory[3 * longest : size]
+    return floats.view(np.float64).reshape(3, longest), integers.view(np.int32).reshape(6, -1)
 
 
 @cache
 def _kernels() -> ModuleType:
     return import_module("directloss.kernels.lists")  # on first use: importing numba takes half a second
+
+
+@cache
+def _group_kernels() -> ModuleType:
+    return import_module("directloss.kernels.groups")

@@ -139,10 +139,6 @@ class RankingTask(Task):
         gradient, counted, numbers = self._solve_all(scores, target, mask, *row, groups)
         value = np.empty(counted.shape, gradient.dtype)
         _kernels().values(numbers, value.reshape(-1))
-        if groups is not None:
-            numbered = np.empty_like(counted), np.empty_like(value)
-            numbered[0][groups.lists], numbered[1][groups.lists] = counted, value
-            counted, value = numbered
         return Contrast._make(_tensors(scores, gradient, value, counted))
 
     def contrast_sorted(
@@ -158,7 +154,7 @@ class RankingTask(Task):
         numbers, starts, counted = constants.copy(), np.array([0, keys.size]), np.zeros(1, np.bool_)
         nothing, gradient = np.empty(0, np.float32), np.zeros(places.size, np.float32)
         lists = Lists(nothing, counted, None, None, None, starts, numbers, nothing, counted)
-        self._solve_lists(kinds, down, keys, lists, *scratch)
+        self._solve_lists(kinds, down, keys, starts.reshape(1, 2), lists, *scratch)
         if counted[0]:
             factor = numbers[0, 2] * self.scale(*classes) / prod(classes)
             import_module("directloss.kernels.memory").gather(keys, places, factor, *scratch, gradient)
@@ -168,14 +164,14 @@ class RankingTask(Task):
         """`_contrast` for the list that most training loops have, with less Python: 12 µs of a list of 512."""
         constants, kinds, down = _constants(*row)
         memory = take_memory(scores.size)
-        keys, starts, numbers, counts, floats, integers = memory
+        keys, bounds, numbers, counts, floats, integers = memory
         gradient = np.zeros(scores.size, np.float32)
         numbers[:], counts[0] = constants, False
         if not _kernels().pack(scores, positive, None, keys):
             check_finite(torch.from_numpy(scores), None)
         keys.sort()
-        lists = Lists(scores, positive, None, None, None, starts, numbers, gradient, counts)
-        self._solve_lists(kinds, down, keys, lists, floats, integers)
+        lists = Lists(scores, positive, None, None, None, bounds[0], numbers, gradient, counts)
+        self._solve_lists(kinds, down, keys, bounds, lists, floats, integers)
         keep_memory(memory)
         _, _, _, score, away_loss, toward_loss = numbers[0].tolist()
         value = np.asarray(row.value(score, away_loss, toward_loss), np.float32)
@@ -195,17 +191,16 @@ class RankingTask(Task):
         """Solve all lists, without toward for one output alone.
 
         Returns the gradient of all items, which lists count, and [lists, 6]: the numbers of the row, F(away) −
-        F(toward) and both losses. Lists come as they stand in their groups.
+        F(toward) and both losses.
         """
         check_problems(scores, target, mask, 1, None)
         check_binary(scores, target, mask)
         shape = scores.shape
-        items, batch = shape[-1], shape[:-1] if groups is None else groups.lists.shape
+        items, batch = shape[-1], shape[:-1] if groups is None else (groups.starts.size - 1,)
         lists = prod(batch)
         check_length(items, _kernels().LONGEST_LIST)
         if not _is_constant((away, toward, scale)):
             numbers, kinds, down = _numbers(away, toward, scale, torch.Size(batch))
-            numbers = numbers if groups is None else numbers[groups.lists]
         else:
             constants, kinds, down = _constants(away, toward, scale)
             numbers = np.empty((lists, 6))
@@ -234,6 +229,7 @@ class RankingTask(Task):
         kinds: tuple[int, int],
         down: bool | None,
         keys: NDArray[np.int64],
+        bounds: NDArray[np.int64],
         lists: Lists,
         floats: NDArray[np.float64],
         integers: NDArray[np.int32],
@@ -243,15 +239,13 @@ class RankingTask(Task):
         if floats.shape[1] >= LONG:
             solve = partial(import_module("directloss.kernels").interruptible, solve)
         groups: dict[tuple[int, int], list[int]] = {}
-        for number, (positives, negatives) in enumerate(
-            _kernels().count_all(keys, lists.starts, lists.gradient).tolist()
-        ):
+        for number, (positives, negatives) in enumerate(_kernels().count_all(keys, bounds, lists.gradient).tolist()):
             if positives and negatives:
                 lists.counted[number] = True
                 groups.setdefault((positives, negatives), []).append(number)
         for (positives, negatives), alike in groups.items():
             solve(
-                keys, lists.starts, np.array(alike), lists.exact, *plan(self, positives, negatives), *kinds,
+                keys, bounds, np.array(alike), lists.exact, *plan(self, positives, negatives), *kinds,
                 lists.numbers, lists.gradient, floats, integers,
             )  # fmt: skip
 

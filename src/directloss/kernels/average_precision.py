@@ -733,7 +733,7 @@ def _close(
 @lean
 def _contrast_up(
     keys: NDArray[np.int64],
-    starts: NDArray[np.int64],
+    bounds: NDArray[np.int64],
     away: int,
     toward: int,
     numbers: NDArray[np.float64],
@@ -746,10 +746,11 @@ def _contrast_up(
 
     A loop of its own, as the general one calls what allocates memory, and `lean` code may not.
     """
-    for k in range(starts.size - 1):
-        P, M = count_classes(keys[starts[k] : starts[k + 1]])
+    for k in range(bounds.shape[0]):
+        first = bounds[k, 0]
+        P, M = count_classes(keys[first : bounds[k, 1]])
         counted[k] = P > 0 and M > 0
-        ranked = keys[starts[k] : starts[k] + P + M]
+        ranked = keys[first : first + P + M]
         if not counted[k]:
             clear(ranked, gradient)
             continue
@@ -763,8 +764,8 @@ def _contrast_up(
 
 @compiled
 def average_precision_contrast(
-    keys: NDArray[np.int64],  # [n] of b lists, one behind the other, each sorted
-    starts: NDArray[np.int64],  # [b + 1] where each list starts
+    keys: NDArray[np.int64],  # [n] of b lists, each sorted, masked items last
+    bounds: NDArray[np.int64],  # [b, 2] where each list starts and ends
     exact: NDArray[np.float64] | None,  # the scores by index, or None where float32 holds them
     away: int,  # AUGMENTED or TRUTH
     toward: int,  # AUGMENTED, TRUTH or NOTHING
@@ -782,12 +783,13 @@ def average_precision_contrast(
     For toward = NOTHING, write the features of the one output times scale, and its loss.
     """
     if exact is None and room is None:
-        _contrast_up(keys, starts, away, toward, numbers, gradient, counted, floats, integers)
+        _contrast_up(keys, bounds, away, toward, numbers, gradient, counted, floats, integers)
         return
-    for k in range(starts.size - 1):
-        P, M = count_classes(keys[starts[k] : starts[k + 1]])
+    for k in range(bounds.shape[0]):
+        first = bounds[k, 0]
+        P, M = count_classes(keys[first : bounds[k, 1]])
         counted[k] = P > 0 and M > 0
-        ranked = keys[starts[k] : starts[k] + P + M]
+        ranked = keys[first : first + P + M]
         if not counted[k]:
             clear(ranked, gradient)
             continue

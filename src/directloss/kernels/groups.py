@@ -5,7 +5,9 @@ from numpy.typing import NDArray
 
 from . import compiled, lean
 
-__all__ = ["arrange", "by_length", "count", "find_runs", "gather", "span"]
+__all__ = ["arrange", "count", "find_runs", "gather", "number", "span", "stand"]
+
+_KINDS = 256  # of rooms: eight in an octave, up to 2^30 items
 
 
 @compiled
@@ -41,25 +43,56 @@ def count(ids: NDArray[np.int64], low: int, counts: NDArray[np.int64]) -> None: 
 
 
 @compiled
-def by_length(
-    counts: NDArray[np.int64],  # [ids]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Put the ids that come one behind the other, the rarest first, equal ones in their order.
+def number(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # [ids]
+    """Number the ids that come, from the least: by id its number; and where each list starts and the last ends."""
+    numbers, starts = np.empty_like(counts), np.zeros(counts.size + 1, np.int64)
+    lists = 0
+    for k in range(counts.size):
+        numbers[k] = lists
+        if counts[k] > 0:
+            starts[lists + 1] = starts[lists] + counts[k]
+            lists += 1
+    return numbers, starts[: lists + 1].copy()
 
-    Returns the number of each among those that come, where each starts and the last ends, and by id where it starts.
+
+@compiled
+def stand(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # [b + 1], b ≥ 1
+    """Give lists room among keys, so that those of about one length stand together and are sorted in one call.
+
+    A list of n items gets room for n, rounded up to a multiple of a sixteenth to an eighth of n; for n itself if all
+    lists have one length. Returns bounds [b, 2], where the room of each list starts and ends, and blocks [c, 3]: where
+    lists with one room start, how many they are, and how large it is.
     """
-    present = np.flatnonzero(counts)
-    lengths = counts[present]
-    rises = True
-    for k in range(1, lengths.size):
-        rises &= lengths[k - 1] <= lengths[k]
-    lists = np.arange(present.size) if rises else np.argsort(lengths, kind="mergesort")
-    starts, by_id = np.zeros(present.size + 1, np.int64), np.zeros(counts.size, np.int64)
-    for k in range(lists.size):
-        number = np.uintp(lists[k])
-        by_id[np.uintp(present[number])] = starts[k]
-        starts[k + 1] = starts[k] + lengths[number]
-    return lists, starts, by_id
+    b = starts.size - 1
+    alike = True
+    for k in range(b):
+        alike &= starts[k + 1] - starts[k] == starts[1] - starts[0]
+    bounds, kinds = np.empty((b, 2), np.int64), np.zeros(b, np.int64)
+    rooms, tallies = np.zeros(_KINDS, np.int64), np.zeros(_KINDS, np.int64)
+    for k in range(b):
+        n = starts[k + 1] - starts[k]
+        step, kind = 1, 0
+        while not alike and n >> 4 >= step:
+            step *= 2
+            kind += 8
+        room = (n + step - 1) // step
+        kinds[k] = 0 if alike else kind + room
+        rooms[kinds[k]] = room * step
+        tallies[kinds[k]] += 1
+    blocks = np.empty((np.count_nonzero(tallies), 3), np.int64)
+    c = place = 0
+    for kind in range(_KINDS):
+        if tallies[kind] > 0:
+            blocks[c, 0], blocks[c, 1], blocks[c, 2] = place, tallies[kind], rooms[kind]
+            place += tallies[kind] * rooms[kind]
+            tallies[kind] = blocks[c, 0]  # from here on, where the next list of this kind stands
+            c += 1
+    for k in range(b):
+        kind = kinds[k]
+        bounds[k, 0] = tallies[kind]
+        tallies[kind] += rooms[kind]
+        bounds[k, 1] = tallies[kind]
+    return bounds, blocks
 
 
 @lean

@@ -21,10 +21,12 @@ __all__ = [
     "count_all",
     "count_classes",
     "count_output",
+    "fill",
     "open_float32",
     "open_list",
     "pack",
     "pack_groups",
+    "pack_lists",
     "values",
 ]
 
@@ -72,6 +74,37 @@ def pack(
     """
     _write_keys(scores, positive, valid, 0, 1, keys)
     return _all_finite(scores, valid)
+
+
+@lean
+def pack_lists(
+    scores: NDArray[np.float32],  # [n] of b lists, one behind the other
+    positive: NDArray[np.bool_],  # [n]
+    valid: NDArray[np.bool_] | None,  # [n], or None where all are
+    starts: NDArray[np.int64],  # [b + 1] where each list starts
+    bounds: NDArray[np.int64],  # [b, 2] where the room of each list starts and ends
+    keys: NDArray[np.int64],  # written
+) -> bool:
+    """`pack` lists of different lengths, each in its room; what is left of a room is masked."""
+    for k in range(bounds.shape[0]):
+        items = slice(starts[k], starts[k + 1])
+        some = None if valid is None else valid[items]
+        place = bounds[k, 0]
+        _write_keys(scores[items], positive[items], some, starts[k], 1, keys[place : place + starts[k + 1] - starts[k]])
+    fill(starts, bounds, keys)
+    return _all_finite(scores, valid)
+
+
+@lean
+def fill(
+    starts: NDArray[np.int64],  # [b + 1] where each list starts
+    bounds: NDArray[np.int64],  # [b, 2] where the room of each list starts and ends
+    keys: NDArray[np.int64],  # written
+) -> None:
+    """Mask what the lists leave of their rooms."""
+    for k in range(bounds.shape[0]):
+        for place in range(bounds[k, 0] + starts[k + 1] - starts[k], bounds[k, 1]):
+            keys[place] = _MASKED
 
 
 @lean
@@ -229,16 +262,17 @@ def count_classes(keys: NDArray[np.int64]) -> tuple[int, int]:  # [N] sorted
 
 @compiled
 def count_all(
-    keys: NDArray[np.int64],  # [n] of b lists, one behind the other, each sorted
-    starts: NDArray[np.int64],  # [b + 1] where each list starts
+    keys: NDArray[np.int64],  # [n] of b lists, each sorted, masked items last
+    bounds: NDArray[np.int64],  # [b, 2] where each list starts and ends
     gradient: NDArray[np.floating],  # by index; written where a list has no pair: zeros
 ) -> NDArray[np.int64]:
     """The numbers of positives and negatives of all lists, [b, 2]."""
-    sizes = np.empty((starts.size - 1, 2), np.int64)
-    for k in range(starts.size - 1):
-        P, M = sizes[k] = count_classes(keys[starts[k] : starts[k + 1]])
+    sizes = np.empty_like(bounds)
+    for k in range(sizes.shape[0]):
+        first = bounds[k, 0]
+        P, M = sizes[k] = count_classes(keys[first : bounds[k, 1]])
         if P == 0 or M == 0:
-            clear(keys[starts[k] : starts[k] + P + M], gradient)
+            clear(keys[first : first + P + M], gradient)
     return sizes
 
 

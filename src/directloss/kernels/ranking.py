@@ -612,8 +612,8 @@ def _add_output(
 
 @compiled
 def ranking_contrast(
-    keys: NDArray[np.int64],  # [n] of b lists, one behind the other, each sorted
-    starts: NDArray[np.int64],  # [b + 1] where each list starts
+    keys: NDArray[np.int64],  # [n] of b lists, each sorted, masked items last
+    bounds: NDArray[np.int64],  # [b, 2] where each list starts and ends
     lists: NDArray[np.int64],  # [g] which of them, all with P positives and M negatives
     exact: NDArray[np.float64] | None,  # the scores by index, or None where float32 holds them
     u: NDArray[np.float64],  # [P]
@@ -637,7 +637,7 @@ def ranking_contrast(
     a, b = floats[1, :P], floats[2, :M]
     low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
     for k in lists:
-        ranked = keys[starts[k] : starts[k] + P + M]
+        ranked = keys[bounds[k, 0] : bounds[k, 0] + P + M]
         tied = open_list(ranked, exact, floats, integers)
         row = numbers[k]
         row[4] = _add_output(

@@ -46,6 +46,7 @@ class AveragePrecision(RankingTask):
         kinds: tuple[int, int],
         down: bool | None,
         keys: NDArray[np.int64],
+        bounds: NDArray[np.int64],
         lists: Lists,
         floats: NDArray[np.float64],
         integers: NDArray[np.int32],
@@ -54,8 +55,8 @@ class AveragePrecision(RankingTask):
         if down and longest >= LONG:
             solve = partial(import_module("directloss.kernels").interruptible, solve)
         room = (np.empty((2, longest)), np.empty((2, longest), np.int32)) if down else None
-        _, _, _, _, exact, starts, numbers, gradient, counted = lists
-        solve(keys, starts, exact, *kinds, numbers, room, gradient, counted, floats, integers)
+        _, _, _, _, exact, _, numbers, gradient, counted = lists
+        solve(keys, bounds, exact, *kinds, numbers, room, gradient, counted, floats, integers)
 
 
 @cache

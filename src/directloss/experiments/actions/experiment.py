@@ -33,10 +33,10 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     COSTLY: (0.1, 1.0, 10.0, 100.0),
 }
 RATES = (0.003, 0.03, 0.3)
-STEPS = (0.0001, 0.0003)
+STEPS = (0.0003, 0.001)
 """Step sizes where the network trains."""
-PIXELS = 112
-"""The side of a crop where all of the network trains: a quarter of the time of a crop of full size."""
+PIXELS = 160
+"""The side of a crop where all of the network trains: half of the time of a crop of full size."""
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4)
 THE_PAPERS = ("alexnet", "squeezenet")
 """The paper's backbone, and one of its accuracy. Their study has other methods and settings than that of all others."""
@@ -126,7 +126,7 @@ def _fine_tuned(options: ActionsOptions, source: Source | None) -> list[Config]:
     """With fine-tuning. The paper preset is one action, as long as two cores can bear. The quick one is a trial."""
     if options.preset == "paper":
         action, levels, rates, seeds = "jumping", (0.0, 0.2), STEPS, 3
-        items, iterations, batch, pixels = None, 50, 128, PIXELS if options.train == "all" else None
+        items, iterations, batch, pixels = None, 60, 128, PIXELS if options.train == "all" else None
     else:
         action, levels, rates, seeds = "ridinghorse", (0.0,), (0.001,), 1
         items, iterations, batch, pixels = 64, 10, None, None
