@@ -498,7 +498,7 @@ def test_a_summary_of_fine_tuning_shows_what_it_did():
     assert {record.mean for record in found.records if record.variant == variant} == {0.7}
 
 
-@pytest.mark.parametrize(("train", "pixels"), [("top", None), ("all", 112)])
+@pytest.mark.parametrize(("train", "pixels"), [("top", None), ("all", 160)])
 def test_the_paper_preset_of_fine_tuning_is_one_action_in_batches(place, train, pixels):
     found = configs(dataclasses.replace(asked(place, "squeezenet", train), preset="paper"))
     assert {(one.action, one.batch, one.pixels, one.items) for one in found} == {("jumping", 128, pixels, None)}
