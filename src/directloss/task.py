@@ -173,6 +173,7 @@ class Task(ABC):
 
     def contrast_flat(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None, groups: Groups) -> Contrast:
         """`contrast` of lists of different lengths in a flat tensor; here, those of one length together."""
+        check_finite(scores, mask)  # here, where an error names the place that the user knows
         gradient = torch.zeros_like(scores, dtype=torch.promote_types(scores.dtype, torch.float32))
         value = gradient.new_zeros(groups.starts.size - 1)
         counted = torch.zeros_like(value, dtype=torch.bool)

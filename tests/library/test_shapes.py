@@ -278,3 +278,12 @@ def test_a_wrong_value_is_named_by_its_place_in_what_was_passed(wrong):
     valid = torch.ones(6, 2, dtype=torch.bool)
     valid[4, 1] = False
     assert average_precision_loss(scores, target, mask=valid, dim=0).isfinite()
+
+
+@pytest.mark.parametrize("task", LISTS, ids=repr)
+def test_a_wrong_score_of_a_flat_list_is_named_by_its_place(task):
+    (scores, target, indexes, _), _ = ragged([5, 9, 5, 12])
+    scores[17] = torch.inf
+    with pytest.raises(ValueError, match=r"scores must .*got inf at index 17"):
+        StructuredLoss(task, PositiveDirect(1.0))(scores, target, indexes=indexes)
+    assert StructuredLoss(task, PositiveDirect(1.0))(scores, target, scores.isfinite(), indexes=indexes).isfinite()
