@@ -485,6 +485,7 @@ def test_every_list_has_room_for_itself_and_little_more(longest):
             assert rooms.tolist() == lengths.tolist()
         assert (rooms >= lengths).all()
         assert (rooms - lengths <= lengths / 8).all()
+        assert set(rooms) <= set(lengths)
         inside = [row for start, many, room in blocks.tolist() for row in range(start, start + many * room, room)]
         assert inside == sorted(bounds[:, 0])  # rooms fill the blocks, and these stand one behind the other
         sizes = [room for _, many, room in blocks.tolist() for _ in range(many)]

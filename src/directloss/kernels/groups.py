@@ -7,7 +7,7 @@ from . import compiled, lean
 
 __all__ = ["arrange", "count", "find_runs", "gather", "number", "span", "stand"]
 
-_KINDS = 256  # of rooms: eight in an octave, up to 2^30 items
+_KINDS = 256  # of lengths, up to 2^30 items
 
 
 @compiled
@@ -59,26 +59,23 @@ def number(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
 def stand(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # [b + 1], b ≥ 1
     """Give lists room among keys, so that those of about one length stand together and are sorted in one call.
 
-    A list of n items gets room for n, rounded up to a multiple of a sixteenth to an eighth of n; for n itself if all
-    lists have one length. Returns bounds [b, 2], where the room of each list starts and ends, and blocks [c, 3]: where
-    lists with one room start, how many they are, and how large it is.
+    Lengths of one kind differ by at most an eighth, and all lists of a kind get the room of its longest. Returns bounds
+    [b, 2], where the room of each list starts and ends, and blocks [c, 3], one for each kind: where its lists start,
+    how many they are, and how much room each has.
     """
     b = starts.size - 1
-    alike = True
-    for k in range(b):
-        alike &= starts[k + 1] - starts[k] == starts[1] - starts[0]
-    bounds, kinds = np.empty((b, 2), np.int64), np.zeros(b, np.int64)
+    kinds, bounds = np.empty(b, np.int64), np.empty((b, 2), np.int64)
     rooms, tallies = np.zeros(_KINDS, np.int64), np.zeros(_KINDS, np.int64)
     for k in range(b):
         n = starts[k + 1] - starts[k]
         step, kind = 1, 0
-        while not alike and n >> 4 >= step:
+        while n >> 4 >= step:  # an octave is cut into eight steps
             step *= 2
             kind += 8
-        room = (n + step - 1) // step
-        kinds[k] = 0 if alike else kind + room
-        rooms[kinds[k]] = room * step
-        tallies[kinds[k]] += 1
+        kind += (n + step - 1) // step
+        kinds[k] = kind
+        rooms[kind] = max(rooms[kind], n)
+        tallies[kind] += 1
     blocks = np.empty((np.count_nonzero(tallies), 3), np.int64)
     c = place = 0
     for kind in range(_KINDS):
