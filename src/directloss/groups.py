@@ -29,8 +29,9 @@ class Groups(NamedTuple):
     def by_length(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
         """Lists of one length at a time, the shortest first: their numbers, and their items (lists, length)."""
         order, lengths = self.order(), np.diff(self.starts)
-        for length in np.unique(lengths):
-            lists = np.flatnonzero(lengths == length)
+        each, counts = np.unique(lengths, return_counts=True)
+        alike = np.split(np.argsort(lengths, kind="stable"), np.cumsum(counts)[:-1])
+        for length, lists in zip(each, alike, strict=False):  # without items: one part, no length
             items = order[self.starts[lists, None] + np.arange(length)]
             yield torch.from_numpy(lists).to(device), torch.from_numpy(items).to(device)
 

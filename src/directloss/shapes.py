@@ -99,6 +99,7 @@ def metric(
         check_list_task("indexes", task, scores, target)
         check_indexes(scores, indexes)
         check_problems(scores, target, mask, task.event_dims, task.mask_dims)
+        _check_values(task, scores, target, mask)
         mask = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
         flat = [part.reshape(-1) for part in (scores, target, mask)]
         lists = group(indexes).by_length(scores.device)

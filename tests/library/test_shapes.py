@@ -1,5 +1,7 @@
 """The shapes that people have give what padded lists give: dimensions, ignored items, flat lists, weights, queries."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -284,6 +286,7 @@ def test_a_wrong_value_is_named_by_its_place_in_what_was_passed(wrong):
 def test_a_wrong_score_of_a_flat_list_is_named_by_its_place(task):
     (scores, target, indexes, _), _ = ragged([5, 9, 5, 12])
     scores[17] = torch.inf
-    with pytest.raises(ValueError, match=r"scores must .*got inf at index 17"):
-        StructuredLoss(task, PositiveDirect(1.0))(scores, target, indexes=indexes)
+    for call in (StructuredLoss(task, PositiveDirect(1.0)), partial(metric, task)):
+        with pytest.raises(ValueError, match=r"scores must .*got inf at index 17"):
+            call(scores, target, indexes=indexes)
     assert StructuredLoss(task, PositiveDirect(1.0))(scores, target, scores.isfinite(), indexes=indexes).isfinite()

@@ -8,6 +8,7 @@ import torch
 
 from directloss import ROCAUC, AveragePrecision, NegativeDirect, PositiveDirect, StructuredLoss, threads
 from directloss.families import packed
+from directloss.kernels import lists
 from directloss.threads import in_threads, team
 
 
@@ -98,6 +99,17 @@ def test_lists_of_different_lengths_have_the_numbers_of_padded_ones_with_any_num
         found = solved(task, update, flat, labels, mask=kept if masked else None, indexes=ids)
         assert torch.equal(found[0], want)
         assert torch.equal(found[1], expected)
+
+
+def test_one_thread_packs_items_in_any_order_if_rooms_might_need_more_bits_than_a_key_has(small, monkeypatch):
+    ids = torch.randint(9, (200,), generator=torch.Generator().manual_seed(3))
+    scores, target = torch.randn(200), torch.arange(200) % 3 == 0
+    workers = []
+    monkeypatch.setattr(packed, "in_threads", lambda some, parts: workers.append(len(some)) or in_threads(some, parts))
+    for longest in (1000, 220, 201):
+        monkeypatch.setattr(lists, "LONGEST_LIST", longest)
+        solved(AveragePrecision(), PositiveDirect(1.0), scores, target, indexes=ids)
+    assert workers == [3, 1, 1]
 
 
 def test_an_error_in_a_thread_is_raised_here(small):

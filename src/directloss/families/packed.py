@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from math import ceil
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -103,13 +103,19 @@ def keep_memory(memory: Memory) -> None:
 
 
 class _Part(NamedTuple):
-    """Some lists, and their room among the keys of all; see `stand`."""
+    """Some lists, and where their keys stand; see `stand`."""
 
     lists: Lists
     bounds: NDArray[np.int64]
+    """(lists, 2) the room of each list, counted from the first key of this part, as in the next one."""
     blocks: list[list[int]]
     begin: int
+    """Where the keys of this part start among those of all parts."""
     end: int
+
+
+_Integers = NDArray[np.int64]
+_Work = Callable[[_Part], None]  # made once: in each call it would take 4 µs
 
 
 def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
@@ -125,30 +131,30 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
         return
     threads = torch.get_num_threads() if total >= (THREADED if team() is None else AWAKE) else 1
     if lists.groups is not None:
-        threads = min(threads, FEW)
+        fits = total < _kernels().LONGEST_LIST // 9 * 8  # rooms are up to an eighth larger, and a key holds a place
+        threads = min(threads, FEW) if fits else 1
     pieces = threads  # or a multiple, so that all have as much to do
     if lists.groups is None:
         pieces *= ceil(total / CHUNK / threads)
     inner = lists.starts.searchsorted([total * piece // pieces for piece in range(1, pieces)]).tolist()
-    edges = list(pairwise(sorted({0, *inner, count})))
-    rooms = [_group_kernels().stand(lists.starts[first : last + 1]) for first, last in edges]
-    blocks = [of.tolist() for _, of in rooms]
-    begins = list(accumulate((sum(many * room for _, many, room in of) for of in blocks), initial=0))
+    stands, end = [], 0
+    for first, last in pairwise(sorted({0, *inner, count})):
+        bounds, found = _group_kernels().stand(lists.starts[first : last + 1])
+        blocks, begin = found.tolist(), end
+        start, many, room = blocks[-1]
+        end = begin + start + many * room
+        stands.append((first, last, bounds, blocks, begin, end))
     whole, groups, free, places = lists, lists.groups, None, None
     if groups is not None:
-        by_list = np.concatenate([begin + bounds[:, 0] for (bounds, _), begin in zip(rooms, begins, strict=False)])
-        free = by_list[groups.numbers]
-        if len(edges) > 1:
-            whole = _by_place(lists, groups, free, begins[-1])
-            places = np.empty(total, np.int32)
-    parts = [  # made here, as threads would wait for each other's Python
-        _Part(whole.part(*edge), bounds, of, *ends)
-        for edge, (bounds, _), of, ends in zip(edges, rooms, blocks, pairwise(begins), strict=True)
-    ]
+        free = np.concatenate([begin + bounds[:, 0] for _, _, bounds, _, begin, _ in stands])[groups.numbers]
+        if len(stands) > 1:
+            whole, places = _by_place(lists, groups, free, end), np.empty(total, np.int32)
+    # made here, as threads would wait for each other's Python
+    parts = [_Part(whole.part(first, last), *rest) for first, last, *rest in stands]
     largest = max(part.end - part.begin for part in parts)
-    longest = max(room for of in blocks for _, _, room in of)
+    longest = max(part.blocks[-1][2] for part in parts)  # the last block has the longest lists
 
-    def worker(buffer: NDArray[np.int64]) -> Callable[[_Part], None]:
+    def worker(buffer: _Integers) -> _Work:
         mine = scratch(longest, buffer[largest + 1 :])
 
         def work(part: _Part) -> None:
@@ -173,7 +179,7 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
 
 
 def _by_place(lists: Lists, groups: Groups, free: NDArray[np.int64], room: int) -> Lists:
-    """Lists whose gradient and exact scores stand list by list.
+    """Lists whose gradient and exact scores stand where the keys do, each list in its room.
 
     Threads that wrote the gradient of items in any order would wait for each other's cache lines: the items of a line
     belong to different lists. So each writes to lines of its own, and the gradient is gathered from there.
@@ -225,7 +231,7 @@ def _pack(lists: Lists, refuse: Callable[[], None], keys: NDArray[np.int64]) -> 
 
 
 def _take_buffers(workers: int, size: int) -> Sequence[NDArray[np.int64]]:
-    """Memory for each worker: what this thread kept, if it fits; what another core has written is slow to write."""
+    """Memory for each worker: what this thread kept, if it fits. New memory is slower to write."""
     buffers, _kept.buffers = _kept.buffers, ()  # a metric that calls another loss gets its own
     if len(buffers) >= workers and buffers[0].size >= size:
         return buffers

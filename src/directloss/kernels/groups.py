@@ -65,7 +65,7 @@ def stand(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
     """
     b = starts.size - 1
     kinds, bounds = np.empty(b, np.int64), np.empty((b, 2), np.int64)
-    rooms, tallies = np.zeros(_KINDS, np.int64), np.zeros(_KINDS, np.int64)
+    rooms, tallies, free = np.zeros(_KINDS, np.int64), np.zeros(_KINDS, np.int64), np.empty(_KINDS, np.int64)
     for k in range(b):
         n = starts[k + 1] - starts[k]
         step, kind = 1, 0
@@ -82,13 +82,13 @@ def stand(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
         if tallies[kind] > 0:
             blocks[c, 0], blocks[c, 1], blocks[c, 2] = place, tallies[kind], rooms[kind]
             place += tallies[kind] * rooms[kind]
-            tallies[kind] = blocks[c, 0]  # from here on, where the next list of this kind stands
+            free[kind] = blocks[c, 0]  # where the next list of this kind stands
             c += 1
     for k in range(b):
         kind = kinds[k]
-        bounds[k, 0] = tallies[kind]
-        tallies[kind] += rooms[kind]
-        bounds[k, 1] = tallies[kind]
+        bounds[k, 0] = free[kind]
+        free[kind] += rooms[kind]
+        bounds[k, 1] = free[kind]
     return bounds, blocks
 
 
@@ -97,7 +97,7 @@ def arrange(
     ids: NDArray[np.int64],  # [n]
     low: int,  # the least of them
     free: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
-    order: NDArray[np.int64],  # [n] written
+    order: NDArray[np.int64],  # [n or more] written at n places
 ) -> None:
     """Write the items list by list, those of a list in their order."""
     for n in range(ids.size):

@@ -117,7 +117,7 @@ def pack_groups(
     free: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
     begin: int,  # the place of the first key that is wanted
     places: NDArray[np.int32] | None,  # [n] written, [0] or None: see below
-    keys: NDArray[np.int64],  # [m + 1] written: m keys, list by list, and one that means nothing
+    keys: NDArray[np.int64],  # [m + 1] written: m keys, each list in its room, and one that means nothing
     buffer: NDArray[np.int64],  # scratch, of as many keys as are made at once
 ) -> bool:
     """`pack` some lists whose items stand in any order: threads share the lists, and each goes through all items.
