@@ -16,10 +16,16 @@ __all__ = [
     "check_alike",
     "check_batch",
     "check_binary",
+    "check_chunk_count",
+    "check_chunk_scores",
+    "check_chunks",
     "check_classes",
     "check_count",
     "check_embeddings",
+    "check_epsilons",
     "check_finite",
+    "check_form",
+    "check_ignore_index",
     "check_indexes",
     "check_is_task",
     "check_labels",
@@ -36,6 +42,7 @@ __all__ = [
     "check_process_group",
     "check_rate",
     "check_reduction",
+    "check_same_scores",
     "check_scored",
     "check_scores",
     "check_shape",
@@ -166,7 +173,10 @@ def check_scores(scores: Tensor, event_dims: int) -> None:
         )
     if scores.dim() < event_dims:
         if event_dims == 1:
-            raise ValueError("scores must have at least one dimension, the list; got a single number. Pass a list.")
+            raise ValueError(
+                "scores must have at least one dimension, the list; got a single number. If it is a batch of one row, "
+                "write squeeze(-1) and not squeeze()."
+            )
         raise ValueError(
             f"scores must have at least {event_dims} dimensions, those of one problem; got shape "
             f"{tuple(scores.shape)}. Leading dimensions are the batch."
@@ -197,12 +207,49 @@ def check_problems(
     return shape
 
 
-def check_lists_of_one(shape: torch.Size, mask: Tensor | None) -> None:
+def check_form(
+    task: Any, scores: Tensor, target: Tensor, mask: Tensor | None, dim: int = -1, indexes: Tensor | None = None
+) -> None:
+    """Scores have the form that the user says, before anything is moved or gathered; see `check_lists_of_one`."""
+    if scores.dim() < task.event_dims:
+        check_scores(scores, task.event_dims)
+    if dim != -1:
+        _check_dim(scores, dim, indexes)
+    elif indexes is None and scores.dim() > 1 and not torch.jit.is_tracing():  # which makes tensors of shapes
+        check_lists_of_one(task, scores, target, mask)
+
+
+def check_lists_of_one(task: Any, scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
     """A batch of lists of one item each, without a mask, is a list in the wrong shape."""
-    if shape[-1] == 1 and shape.numel() > 1 and mask is None:
+    shape = scores.shape
+    if shape[-1] != 1 or shape.numel() == 1 or mask is not None or task.event_dims != 1 or task.lists_of_one:
+        return
+    if target.shape == shape:
         raise ValueError(
             f"scores has shape {tuple(shape)}: {shape.numel()} lists of one item each, so that nothing is ranked. If "
-            "they are one list, pass scores.squeeze(-1) and target.squeeze(-1)."
+            "they are one list, pass scores.squeeze(-1) and target.squeeze(-1). If not, pass a mask."
+        )
+
+
+def _check_dim(scores: Tensor, dim: int, indexes: Tensor | None) -> None:
+    """The dimension of the list is one of scores. A flat tensor of several lists has none."""
+    if isinstance(dim, bool) or not isinstance(dim, Integral):
+        raise TypeError(f"dim must be a whole number; got {dim!r}. For scores (samples, classes) pass dim=0.")
+    if not -scores.dim() <= dim < scores.dim():
+        raise ValueError(
+            f"dim must be from {-scores.dim()} to {scores.dim() - 1} for scores of shape {tuple(scores.shape)}; got "
+            f"{dim}. It says which dimension is the list."
+        )
+    if indexes is not None:
+        raise ValueError(f"pass dim or indexes, not both: indexes says which items are one list; got dim={dim}.")
+
+
+def check_ignore_index(ignore_index: object) -> None:
+    """A value of the target that is left out is a number."""
+    if not isinstance(ignore_index, Real):
+        raise TypeError(
+            f"ignore_index must be a number, a value of the target; got {ignore_index!r} of type "
+            f"{type(ignore_index).__name__}."
         )
 
 
@@ -244,7 +291,7 @@ def check_indexes(scores: Tensor, indexes: Tensor) -> None:
     if indexes.shape != scores.shape:
         raise ValueError(
             f"scores has shape {tuple(scores.shape)} but indexes has shape {tuple(indexes.shape)}; both must have one "
-            "entry for every item."
+            "entry for every item. Of scores (items, 1) pass scores.squeeze(-1)."
         )
 
 
@@ -253,7 +300,11 @@ def check_list_weight(weight: Tensor, values: Tensor) -> Tensor:
     if not isinstance(weight, Tensor) or weight.shape != values.shape:
         got, cure = type(weight).__name__, "Wrap it in torch.as_tensor."
         if isinstance(weight, Tensor):
-            got, cure = str(tuple(weight.shape)), "To weigh items there is no exact way; see docs/guide.md."
+            got = str(tuple(weight.shape))
+            cure = (
+                "With indexes there is one list for each id, in rising order, and with process_group the lists are "
+                "those of all processes. To weigh items there is no exact way; see docs/guide.md."
+            )
         raise ValueError(
             f"weight must be a tensor with one number for every list, of shape {tuple(values.shape)}; got {got}. {cure}"
         )
@@ -333,10 +384,17 @@ def check_shape(scores: Tensor, target: Tensor) -> None:
     if target.is_complex():
         raise TypeError(f"target must be bool, int or float; got {target.dtype}.")
     if target.shape != scores.shape:
-        raise ValueError(
-            f"scores has shape {tuple(scores.shape)} but target has shape {tuple(target.shape)}; both must be "
-            "(..., items). Reshape or expand target to the shape of scores."
-        )
+        _refuse_shape(scores, target)
+
+
+def _refuse_shape(scores: Tensor, target: Tensor) -> None:
+    cure = "Reshape or expand target to the shape of scores."
+    if scores.shape == (*target.shape, 2):
+        cure = "Of two scores for each item, one for each class, pass scores[..., 1] - scores[..., 0]."
+    raise ValueError(
+        f"scores has shape {tuple(scores.shape)} but target has shape {tuple(target.shape)}; both must be "
+        f"(..., items). {cure}"
+    )
 
 
 def check_classes(scores: Tensor, target: Tensor, mask: Tensor) -> None:
@@ -363,10 +421,7 @@ def check_binary(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
     if target.is_complex():
         raise TypeError(f"target must be bool, int or float in {{0, 1}}; got {target.dtype}. Pass target.bool().")
     if target.shape != scores.shape:
-        raise ValueError(
-            f"scores has shape {tuple(scores.shape)} but target has shape {tuple(target.shape)}; both must be "
-            "(..., items). Reshape or expand target to the shape of scores."
-        )
+        _refuse_shape(scores, target)
     if target.dtype == torch.bool:
         return
     binary = (target == 0) | (target == 1)
@@ -476,6 +531,57 @@ def check_batch(scores: Tensor, items: Tensor) -> None:
             f"scores has shape {tuple(scores.shape)} and items has shape {tuple(items.shape)}; both must have shape "
             "(batch,). Of scores (batch, 1) pass scores.squeeze(-1)."
         )
+
+
+def check_chunks(chunks: object) -> None:
+    """Chunks are gone through twice, so a function gives them."""
+    if not callable(chunks):
+        raise TypeError(
+            "chunks must be a function that returns the chunks, because it is called twice; got "
+            f"{type(chunks).__name__}. Pass lambda: chunks."
+        )
+
+
+def check_chunk_scores(scores: Tensor) -> Tensor:
+    """Return what a network gives for a chunk if it is one score for each item."""
+    if not isinstance(scores, Tensor) or scores.dim() != 1:
+        got = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(
+            f"the network must give the scores of a chunk, of shape (items,); got {got}. Pass a function that does, "
+            "e.g. lambda chunk: network(chunk).squeeze(-1)."
+        )
+    return scores
+
+
+def check_chunk_count(expected: int, got: int) -> None:
+    """There are chunks, and the second pass has as many as the first."""
+    if got < expected:
+        raise ValueError(
+            f"chunks() gave {got} chunks, not {expected}. It is called twice, and must return all chunks each time: a "
+            "list, or a new iterator."
+        )
+
+
+def check_same_scores(first: Tensor, second: Tensor, spread: float) -> None:
+    """A chunk has the same scores in both passes, but for rounding."""
+    if first.shape != second.shape or not ((first - second).abs() <= 0.01 * spread + 1e-6).all():
+        raise ValueError(
+            "a chunk has other scores in the second pass than in the first, so its gradient would be wrong. chunks() "
+            "must return the same chunks in the same order, without shuffling. Call zero_grad: earlier chunks of the "
+            "second pass have added theirs."
+        )
+
+
+def check_epsilons(epsilons: Any) -> list[float]:
+    """Return one or several ε as a list."""
+    if isinstance(epsilons, Tensor) and epsilons.dtype == torch.bool:
+        raise TypeError("epsilons must be numbers above 0; got a tensor of bool. Pass a mask by its name: mask=mask.")
+    if isinstance(epsilons, Real) or (isinstance(epsilons, Tensor) and epsilons.dim() == 0):
+        epsilons = [epsilons]
+    found = [float(check_positive("epsilon", epsilon)) for epsilon in epsilons]
+    if not found:
+        raise ValueError("epsilons must have at least one number; got none. Leave it out for the usual ones.")
+    return found
 
 
 def check_no_group(loss: Any) -> None:

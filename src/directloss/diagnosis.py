@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import check_is_task, check_positive, check_tensors
+from .checks import check_epsilons, check_form, check_is_task, check_tensors
 from .task import Task
 from .update import NegativeDirect, PositiveDirect
 from .verification import typical_epsilon
@@ -67,7 +67,7 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(
-    task: Task, scores: Tensor, target: Tensor, epsilons: Sequence[float] = EPSILONS, mask: Tensor | None = None
+    task: Task, scores: Tensor, target: Tensor, epsilons: float | Sequence[float] = EPSILONS, mask: Tensor | None = None
 ) -> Diagnosis:
     """What each ε does to these scores: print the result, or look at its `plot`.
 
@@ -75,7 +75,7 @@ def diagnose(
         task: e.g. `AveragePrecision()`.
         scores: (..., items), for example of the validation set.
         target: (..., items), what the task takes.
-        epsilons: which ε to try.
+        epsilons: which ε to try, one or several.
         mask: (..., items), True where an item is valid.
 
     Returns a `Diagnosis`, which says what the columns mean.
@@ -91,7 +91,8 @@ def diagnose(
     """
     check_is_task(task)
     check_tensors(scores, target, mask)
-    epsilons = [float(check_positive("epsilon", epsilon)) for epsilon in epsilons]
+    check_form(task, scores, target, mask)
+    epsilons = check_epsilons(epsilons)
     scores = scores.detach()
     *_, counted = task._prepare(scores, target, mask)
     if not counted.any():

@@ -8,6 +8,7 @@ It is imported on first use, as `flat` is.
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, cast
 
 import torch
@@ -18,38 +19,63 @@ from .checks import check_process_group
 
 __all__ = ["gather"]
 
+DTYPES = (
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+)  # fmt: skip
+
 
 def _gather_lists(group: Any, scores: Tensor, *others: Tensor | None) -> list[Any]:
     """The scores of all processes behind each other in the last dimension, and so with the other tensors.
 
-    What is None in all processes stays None; what is None in some is taken as all True there, as a mask is.
+    What is None in all processes stays None; a mask that is None in some is all True there. If types differ, all
+    processes get the one that holds all of them. A process without items may have any type.
     """
     check_process_group(group)
     processes, here = dist.get_world_size(group), dist.get_rank(group)
     tensors = [scores, *others]
-    header = torch.tensor(
-        [scores.shape[-1], scores.dim(), scores.shape[:-1].numel(), *(tensor is not None for tensor in tensors)],
-        device=scores.device,
-    )
-    headers = _gather_equal(header, group, processes)
-    sizes = [int(one[0]) for one in headers]
-    if len({tuple(one[1:3].tolist()) for one in headers}) > 1:
-        shapes = [f"{int(one[0])} items in {int(one[2])} lists" for one in headers]
+    header = [scores.shape[-1], scores.dim(), scores.shape[:-1].numel(), *map(_code, tensors)]
+    headers = [one.tolist() for one in _gather_equal(torch.tensor(header, device=scores.device), group, processes)]
+    sizes = [one[0] for one in headers]
+    if len({tuple(one[1:3]) for one in headers}) > 1:
+        shapes = [f"{one[0]} items in {one[2]} lists" for one in headers]
         raise ValueError(
             f"all processes must hold parts of the same lists; they hold {', '.join(shapes)}. Gather along the last "
             "dimension, or pass indexes."
         )
     found = []
     for k, tensor in enumerate(tensors):
-        if not any(one[3 + k] for one in headers):
+        dtype = _common([(one[3 + k], one[0]) for one in headers])
+        if dtype is None:
             found.append(None)
             continue
         whole = torch.ones_like(scores, dtype=torch.bool) if tensor is None else tensor
-        parts = _gather_ragged(whole.detach(), sizes, group, processes)
+        parts = _gather_ragged(whole.detach().to(dtype), sizes, group, processes)
         if k == 0:  # the value of the own part, with a gradient that is as many times larger
-            parts[here] = scores + (processes - 1) * (scores - scores.detach())
+            parts[here] = (scores + (processes - 1) * (scores - scores.detach())).to(dtype)
         found.append(torch.cat(parts, -1))
     return found
+
+
+def _code(tensor: Tensor | None) -> int:
+    """A number for the type of a tensor; −1 for none, −2 for one that cannot be gathered."""
+    return -1 if tensor is None else DTYPES.index(tensor.dtype) if tensor.dtype in DTYPES else -2
+
+
+def _common(kinds: list[tuple[int, int]]) -> torch.dtype | None:
+    """The type that holds those of all processes, given their codes and numbers of items. All get the same error."""
+    codes = [code for code, items in kinds if items] or [code for code, _ in kinds]
+    if max(codes) == -1:
+        return None
+    if -2 in codes:
+        raise TypeError("tensors of several processes must be bool, integer or floating-point; got another type.")
+    dtype = reduce(torch.promote_types, (DTYPES[code] for code in codes if code >= 0))
+    if -1 in codes and dtype != torch.bool:
+        raise ValueError(
+            f"some processes passed a tensor of {dtype} and others None in its place. Only a mask may be None in some "
+            "processes: pass indexes in all of them or in none."
+        )
+    return dtype
 
 
 gather = cast(Callable[..., list[Any]], torch.compiler.disable(_gather_lists))

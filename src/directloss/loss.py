@@ -9,11 +9,12 @@ from inspect import Parameter, Signature, signature
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .autograd import differentiable_values
 from .checks import (
     check_alike,
+    check_form,
     check_list_task,
     check_list_weight,
     check_parts,
@@ -21,6 +22,7 @@ from .checks import (
     check_scored,
     check_tensors,
 )
+from .processes import GroupModule
 from .shapes import to_lists
 from .task import Task
 from .tasks import (
@@ -105,6 +107,7 @@ def _structured_loss(
             return _structured_loss(
                 task, update, scores, target, mask, reduction, dim, indexes, weight, ignore_index, process_group
             )
+    check_form(task, scores, target, mask, dim, indexes)
     if dim != -1 or ignore_index is not None:
         scores, target, mask = to_lists(task, scores, target, mask, dim, ignore_index)
     if process_group is not None:
@@ -131,7 +134,7 @@ def _structured_loss(
     return values if values.dtype == scores.dtype else values.to(scores.dtype)
 
 
-class StructuredLoss(nn.Module):
+class StructuredLoss(GroupModule):
     """A loss that trains a network on the metric of a task.
 
     Args:
@@ -150,7 +153,8 @@ class StructuredLoss(nn.Module):
     - mask (..., items), optional: True where an item is valid.
     - dim: which dimension is the list. For scores (samples, classes), dim=0 makes each class one list.
     - indexes (items,): for flat scores. Items with the same integer are one list; they may come in any order.
-    - weight (...): how much each list counts in the mean.
+    - weight (...): how much each list counts in the mean; with indexes, one number for each id, in rising order; with
+      process_group, for the lists of all processes.
 
     It returns one number, or with reduction="none" one number for each list. The value of the positive update is at
     least the task loss of the prediction, and that of the negative update at most, if no positive is tied.

@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from .autograd import attached
 from .checks import check_batch, check_binary, check_finite, check_labels, check_no_group, needs_dispatch, refuse_first
 from .families import RankingTask
 from .families.packed import scratch
 from .loss import StructuredLoss
+from .processes import GroupModule
 from .training import WarmUp
 
 __all__ = ["ScoreMemory"]
 
 
-class ScoreMemory(nn.Module):
+class ScoreMemory(GroupModule):
     """The latest score of every training sample, by index.
 
     Args:
@@ -36,7 +37,7 @@ class ScoreMemory(nn.Module):
     It returns the loss of the whole list. Only the scores of the batch get a gradient. The gradient of a positive is
     multiplied by the number of positives in the list, divided by their number in the batch. The same is done for
     negatives. So its mean over batches is the gradient of the whole list, even if `with_positives` draws the batches.
-    If an index comes twice, the last score counts, and both get its gradient.
+    If an index comes twice, the last score counts, and gets the gradient of both.
 
     The remembered scores are in the `state_dict`; the labels are not.
 
@@ -73,7 +74,8 @@ class ScoreMemory(nn.Module):
         if self._is_plain(loss, scores):
             return self._rank(loss, scores, items).to(device)
         seen = self.seen.index_fill(0, items, True)
-        scaled = scores.detach() + self._factors(seen, items).to(scores.dtype) * (scores - scores.detach())
+        factors = self._factors(seen & self._counted(loss), items)
+        scaled = scores.detach() + factors.to(scores.dtype) * (scores - scores.detach())
         whole = self.scores.to(scores.dtype).index_put((items,), scaled)
         value = loss(whole, self.target, None if seen.all() else seen)
         self._store(scores.detach(), items)
@@ -140,13 +142,20 @@ class ScoreMemory(nn.Module):
         last = torch.zeros_like(found).scatter_reduce(0, which, order, "amax")
         return scores[last[which]], items
 
-    def _factors(self, seen: Tensor, items: Tensor) -> Tensor:
+    def _counted(self, loss: Any) -> Tensor:
+        """(samples,) whether the loss looks at a sample."""
+        while isinstance(loss, WarmUp):
+            loss = loss.loss
+        ignored = getattr(loss, "ignore_index", None)
+        return torch.ones_like(self.seen) if ignored is None else self.target != ignored
+
+    def _factors(self, counted: Tensor, items: Tensor) -> Tensor:
         """How many samples of the list every sample of the batch stands for."""
-        positive = self.target > 0
-        drawn = positive[items]
-        positives, negatives = ((seen & which).count_nonzero().double() for which in (positive, ~positive))
-        count = drawn.count_nonzero()
-        return torch.where(drawn, positives / count.clamp(min=1), negatives / (len(items) - count).clamp(min=1))
+        positive, factors = self.target > 0, torch.ones(len(items), dtype=torch.float64, device=items.device)
+        for which in (positive & counted, ~positive & counted):
+            drawn = which[items]
+            factors[drawn] = which.count_nonzero().double() / drawn.count_nonzero()
+        return factors
 
     def extra_repr(self) -> str:
         """How many samples it remembers."""

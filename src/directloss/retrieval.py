@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from .checks import check_embeddings, check_parts, check_reduction, check_similarity
 from .loss import structured_loss
+from .processes import GroupModule
 from .task import Task
 from .tasks import AveragePrecision
 from .update import PositiveDirect, Update
@@ -14,7 +15,7 @@ from .update import PositiveDirect, Update
 __all__ = ["RetrievalLoss"]
 
 
-class RetrievalLoss(nn.Module):
+class RetrievalLoss(GroupModule):
     """A loss that trains embeddings on a metric of retrieval: samples with the query's label are its positives.
 
     Args:
@@ -71,6 +72,8 @@ class RetrievalLoss(nn.Module):
             mask = ~torch.eye(len(embeddings), dtype=torch.bool, device=embeddings.device)
         else:
             items, known = ref_embeddings, ref_labels
+            if len(items) == 1:  # lists of one item on purpose: none of them counts
+                mask = torch.ones(len(embeddings), 1, dtype=torch.bool, device=embeddings.device)
         if self.similarity == "cosine":
             queries = nn.functional.normalize(queries, dim=-1)
             items = queries if items is embeddings else nn.functional.normalize(items, dim=-1)

@@ -10,10 +10,11 @@ from torch import Tensor
 from .checks import (
     check_binary,
     check_finite,
+    check_form,
+    check_ignore_index,
     check_indexes,
     check_is_task,
     check_list_task,
-    check_lists_of_one,
     check_problems,
     check_tensors,
     needs_dispatch,
@@ -30,6 +31,7 @@ def to_lists(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Scores, target and mask with the list in the last dimension, and items to ignore masked out."""
     if ignore_index is not None:
+        check_ignore_index(ignore_index)
         ignored = target == ignore_index
         if target.shape == scores.shape:
             valid = ~ignored
@@ -90,10 +92,9 @@ def metric(
     """
     check_is_task(task)
     check_tensors(scores, target, mask)
+    check_form(task, scores, target, mask, dim, indexes)
     scores, target, mask = to_lists(task, scores, target, mask, dim, ignore_index)
     if indexes is None:
-        if scores.dim() > 1 and isinstance(task, RankingTask):
-            check_lists_of_one(scores.shape, mask)
         quality, counted = _quality(task, scores, target, mask)
     else:
         check_list_task("indexes", task, scores, target)
@@ -104,7 +105,9 @@ def metric(
         flat = [part.reshape(-1) for part in (scores, target, mask)]
         lists = group(indexes).by_length(scores.device)
         parts = [_quality(task, *(part[items] for part in flat)) for _, items in lists]
-        quality, counted = (torch.cat(part) for part in zip(*parts, strict=True)) if parts else (scores, scores > 0)
+        quality, counted = (
+            (torch.cat(part) for part in zip(*parts, strict=True)) if parts else (flat[0].float(), flat[2])
+        )
     return (quality * counted).sum() / counted.sum().clamp(min=1)
 
 

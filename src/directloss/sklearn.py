@@ -371,7 +371,7 @@ def _check_task(task: Task) -> None:
 
 def _refuse(options: dict[str, Any]) -> None:
     """Nothing goes to `fit` beside rows and labels."""
-    if "sample_weight" in options:
+    if options.pop("sample_weight", None) is not None:
         raise TypeError(
             "DirectLossClassifier takes no sample_weight: the task ranks rows, and with weights of rows its inference "
             "would be NP-hard. Draw rows in proportion to their weights before fit."

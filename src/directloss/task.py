@@ -86,6 +86,8 @@ class Task(ABC):
     """How many of these, from the first on, a mask has; None: all of them."""
     exchangeable: bool = True
     """Whether permuting the items of a list permutes the features; not so for sequences or paths."""
+    lists_of_one: bool = False
+    """Whether a list of one item means something. If not, losses refuse scores (items, 1): a list in a wrong shape."""
     handle: int
     """The number under which operators find this task."""
 

@@ -6,7 +6,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .checks import check_binary, check_count, check_labels, check_share, check_steps, check_warm_up
+from .checks import (
+    check_binary,
+    check_chunk_count,
+    check_chunk_scores,
+    check_chunks,
+    check_count,
+    check_labels,
+    check_same_scores,
+    check_share,
+    check_steps,
+    check_tensors,
+    check_warm_up,
+)
 
 __all__ = ["WarmUp", "accumulate", "with_positives"]
 
@@ -21,8 +33,11 @@ class WarmUp(nn.Module):
 
     Call it as you call `loss`. A step is a call on scores that require a gradient. Other calls, as in validation, use
     `loss` and do not count. The number of steps so far is in the `state_dict`. In the first steps `loss` is called,
-    too, without a gradient: so it refuses wrong input from the first step on. If it has a `process_group`, the first
-    loss gets the scores of all processes, too.
+    too, without a gradient: so it refuses wrong input from the first step on.
+
+    `first` gets all valid scores at once, without regard to lists, and returns one number: the `reduction` of `loss`
+    and the `weight` of lists are for later steps. If a loss on lists has a `process_group`, `first` gets the scores of
+    all processes, too.
 
     The positive update strengthens pairs that are already in the right order. If a network starts with more pairs in
     the wrong order, the ranking may get worse. A warm-up avoids most of that. With a large ε, reset Adam after these
@@ -44,6 +59,7 @@ class WarmUp(nn.Module):
 
     def forward(self, scores: Tensor, target: Tensor, *more: Any, **options: Any) -> Tensor:
         """The loss of this step; what comes behind the target goes to `loss`."""
+        check_tensors(scores, target, None)
         if self.step >= self.steps or not (scores.requires_grad and torch.is_grad_enabled()):
             return self.loss(scores, target, *more, **options)
         with torch.no_grad():
@@ -68,11 +84,11 @@ class WarmUp(nn.Module):
             scores, target, mask = gather(group, *flat)
         return (scores, target) if mask is None else (scores[mask], target[mask])
 
-    def get_extra_state(self) -> int:
-        """The number of steps so far."""
-        return self.step
+    def get_extra_state(self) -> Tensor:
+        """The number of steps so far, as a tensor: safetensors saves nothing else."""
+        return torch.tensor(self.step)
 
-    def set_extra_state(self, state: int) -> None:
+    def set_extra_state(self, state: Tensor | int) -> None:
         """Go on after so many steps."""
         self.step = int(state)
 
@@ -83,11 +99,13 @@ class WarmUp(nn.Module):
 
 def _cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
     """The mean over items; 0 if there are none."""
-    total = nn.functional.binary_cross_entropy_with_logits(scores, target.to(scores.dtype), reduction="sum")
-    return total / max(scores.numel(), 1)
+    reduction = "mean" if scores.numel() else "sum"
+    return nn.functional.binary_cross_entropy_with_logits(scores, target.to(scores.dtype), reduction=reduction)
 
 
-def with_positives(target: Tensor, batch: int, share: float, generator: torch.Generator | None) -> Iterator[Tensor]:
+def with_positives(
+    target: Tensor, batch: int, share: float, generator: torch.Generator | None = None
+) -> Iterator[Tensor]:
     """Yield batches of indices without end, drawn at random with replacement; the given share is positive.
 
     Args:
@@ -146,16 +164,23 @@ def accumulate(
     >>> scores.shape, gradient.shape, network[0].weight.grad.shape
     (torch.Size([6]), torch.Size([6]), torch.Size([1, 2]))
     """
+    check_chunks(chunks)
     states: list[tuple[Tensor, list[Tensor]]] = []
     parts: list[Tensor] = []
     with torch.no_grad():
         for chunk in chunks():
             states.append((torch.get_rng_state(), torch.cuda.get_rng_state_all()))
-            parts.append(network(chunk))
+            parts.append(check_chunk_scores(network(chunk)))
+    check_chunk_count(1, len(parts))
     scores = torch.cat(parts).requires_grad_()
     (at_scores,) = torch.autograd.grad(loss(scores), scores)
-    for chunk, state, gradient in zip(chunks(), states, at_scores.split([len(part) for part in parts]), strict=True):
+    gradients, spread, again = at_scores.split([len(part) for part in parts]), scores.detach().aminmax(), 0
+    for chunk, state, first, gradient in zip(chunks(), states, parts, gradients, strict=False):
         torch.set_rng_state(state[0])
         torch.cuda.set_rng_state_all(state[1])
-        network(chunk).backward(gradient)
+        second = network(chunk)
+        check_same_scores(first, second.detach(), float(spread.max - spread.min))
+        second.backward(gradient)
+        again += 1
+    check_chunk_count(len(parts), again)
     return scores.detach(), at_scores

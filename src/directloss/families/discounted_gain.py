@@ -22,9 +22,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import check_lists_of_one
-from ..task import Contrast, Output
-from ..update import TRUTH, Row
+from ..task import Output
+from ..update import TRUTH
 from .arrays import ArrayTask, Lists, Weights, as_array, positives
 from .linear_loss import LinearLossTask
 
@@ -89,12 +88,6 @@ class DiscountedGainTask(ArrayTask, LinearLossTask):
         unit = (rank * gains**2).sum(-1) / best
         some = best > 0
         return best, self.whole(best, gains.sum(-1)).where(some, 1.0), unit.where(some, 1.0)
-
-    def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
-        """Both outputs by the compiled kernels."""
-        if scores.dim() > 1:
-            check_lists_of_one(scores.shape, mask)
-        return super().contrast(scores, target, row, mask)
 
     def solve(
         self, lists: Lists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]

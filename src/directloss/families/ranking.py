@@ -30,7 +30,6 @@ from ..checks import (
     check_binary,
     check_finite,
     check_length,
-    check_lists_of_one,
     check_problems,
     check_strength,
 )
@@ -80,10 +79,9 @@ class RankingTask(Task):
 
     def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
         """Both outputs from one sort."""
-        if scores.dim() > 1:
-            check_lists_of_one(scores.shape, mask)
-        elif (
-            mask is None
+        if (
+            scores.dim() == 1
+            and mask is None
             and scores.dtype is torch.float32
             and target.dtype is torch.bool
             and scores.is_cpu

@@ -26,6 +26,8 @@ class ZeroOne(Task):
     tensor(0.5000)
     """
 
+    lists_of_one = True
+
     def oracle(self, scores: Tensor, target: Tensor, weight: Tensor | Truth, mask: Tensor) -> Output:
         return choose_signs(scores, target, weight, mask / mask.sum(-1, keepdim=True).clamp(min=1).double())
 
