@@ -1,5 +1,9 @@
 """One process of `test_distributed.py`: trains a linear model on its shard, and writes value and gradient to a file."""
 
+import copy
+import os
+import pickle
+import sys
 import warnings
 from typing import Any
 
@@ -90,11 +94,50 @@ def refused(group: Any) -> str:
     return ""
 
 
+def different(group: Any, process: int) -> dict[str, Any]:
+    """What processes get that differ in the types of their tensors, or in which of them they pass."""
+    torch.manual_seed(process)
+    first, loss = process == 0, StructuredLoss(AveragePrecision(), PositiveDirect(0.5), process_group=group)
+    scores, target = torch.arange(6) + 0.1 * torch.rand(6), torch.tensor([1, 0, 0, 1, 0, 0])
+    calls = {
+        "target": lambda: loss(scores, target if first else target.float()),
+        "half": lambda: loss(scores.half() if first else scores.bfloat16(), target),
+        "ids": lambda: loss(scores, target, indexes=(target * 0 + 5).to(torch.int32 if first else torch.int64)),
+        "mask": lambda: loss(scores, target, target > -1 if first else None),
+        "no items": lambda: loss(scores, target) if first else loss(torch.zeros(0), torch.zeros(0)),
+        "labels": lambda: RetrievalLoss(process_group=group)(
+            torch.randn(6, 2), target if first else target.double() + 0.5
+        ),
+        "some ids": lambda: loss(scores, target, indexes=target if first else None),
+        "complex": lambda: loss(scores, target if first else target.to(torch.complex64)),
+        "one list in the wrong shape": lambda: loss(scores.unsqueeze(1), target.unsqueeze(1)),
+    }
+    found = {}
+    for name, call in calls.items():
+        try:
+            found[name] = call()
+        except (TypeError, ValueError) as error:
+            found[name] = str(error)
+    return found
+
+
+def copies(group: Any) -> dict[str, Any]:
+    """Whether copies of modules have their group."""
+    modules = [StructuredLoss(AveragePrecision(), PositiveDirect(0.5), process_group=group)]
+    modules += [RetrievalLoss(process_group=group), ScoreMemory(torch.zeros(3), process_group=group)]
+    found = {"shared": [copy.deepcopy(WarmUp(module, 1)).loss.process_group is group for module in modules]}
+    try:
+        found["saved"] = [pickle.loads(pickle.dumps(module)).process_group is group for module in modules]
+    except TypeError as error:
+        found["saved"] = str(error)
+    return found
+
+
 def work(folder: str, process: int, everyone: int) -> None:
     """Groups of 2, of 3 and of all processes, so that three sizes need one start."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=process, world_size=everyone)
+    dist.init_process_group("gloo")
     x, target, ids = data()
     found = {}
     for processes in range(2, everyone + 1):
@@ -111,6 +154,12 @@ def work(folder: str, process: int, everyone: int) -> None:
                 found[processes, case, kind] = value.detach(), [parameter.grad for parameter in network.parameters()]
         network = DistributedDataParallel(model(), process_group=group)
         found[processes, "memory"] = memory_run(network, group, process, processes)
+        found[processes, "different"] = different(group, process)
+        found[processes, "copies"] = copies(group)
     torch.save(found, f"{folder}/{process}.pt")
     dist.barrier()
     dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    work(sys.argv[1], int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))

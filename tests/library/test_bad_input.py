@@ -9,13 +9,18 @@ import pytest
 import torch
 
 from directloss import (
+    NDCG,
     TRUTH,
     AveragePrecision,
     AveragePrecisionLoss,
     CentralDirect,
+    FMeasure,
     Hinge,
+    IoU,
     NegativeDirect,
     PositiveDirect,
+    PrecisionAtK,
+    RecallAtK,
     RetrievalLoss,
     Row,
     ScoreMemory,
@@ -29,7 +34,7 @@ from directloss import (
     structured_loss,
 )
 from directloss.kernels import lists as kernels
-from directloss.training import with_positives
+from directloss.training import WarmUp, with_positives
 
 S = torch.tensor([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]])
 T = torch.tensor([[1, 0, 1], [0, 1, 0]])
@@ -128,6 +133,58 @@ def test_a_list_in_the_shape_of_lists_of_one_item_is_refused_with_the_cure():
     assert AveragePrecisionLoss()(scores, target, torch.ones(8, 1, dtype=torch.bool)) == 0  # masked: on purpose
     assert AveragePrecisionLoss()(scores[:1], target[:1]) == 0  # a list of one in a batch of one
     assert StructuredLoss(ZeroOne(), PositiveDirect(1.0))(scores, target) > 0  # nothing is ranked here
+
+
+@pytest.mark.parametrize("task", [AveragePrecision(), NDCG(), PrecisionAtK(), RecallAtK(), FMeasure(), IoU()], ids=repr)
+def test_lists_of_one_item_are_refused_by_all_that_measure_lists(task):
+    scores, target = torch.randn(8, 1, requires_grad=True), torch.ones(8, 1)
+    for call in (
+        StructuredLoss(task, PositiveDirect(1.0)),
+        StructuredLoss(task, PositiveDirect(1.0), ignore_index=-1),
+        WarmUp(StructuredLoss(task, PositiveDirect(1.0), ignore_index=-1), 1),
+        partial(metric, task),
+        partial(metric, task, ignore_index=-1),
+        partial(diagnose, task),
+    ):
+        with pytest.raises(ValueError, match="8 lists of one item each"):
+            call(scores, target)
+
+
+def test_a_batch_of_one_sample_is_a_list_of_one_for_each_class():
+    scores, target = torch.randn(1, 5, requires_grad=True), torch.tensor([[1, 0, 0, 1, 0]])
+    for loss in (AveragePrecisionLoss(), AveragePrecisionLoss(ignore_index=-1)):
+        assert loss(scores, target, dim=0) == metric(AveragePrecision(), scores, target, dim=0) == 0
+    one = RetrievalLoss()(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]), torch.randn(1, 3), torch.tensor([1]))
+    assert one == 0
+
+
+@pytest.mark.parametrize("target", [torch.tensor(True), torch.tensor(1), torch.tensor(1.0)])
+def test_a_single_number_is_refused_with_the_cure(target):
+    for call in (AveragePrecisionLoss(), partial(metric, AveragePrecision())):
+        with pytest.raises(ValueError, match=r"got a single number.*write squeeze\(-1\) and not squeeze\(\)"):
+            call(torch.tensor(1.0), target)
+
+
+def test_two_scores_for_each_item_are_refused_with_the_cure():
+    with pytest.raises(ValueError, match=r"pass scores\[..., 1\] - scores\[..., 0\]"):
+        AveragePrecisionLoss()(torch.randn(6, 2), torch.ones(6))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"dim": 5}, ValueError, r"dim must be from -2 to 1 for scores of shape \(4, 4\); got 5"),
+        ({"dim": -3}, ValueError, "got -3"),
+        ({"dim": "0"}, TypeError, "dim must be a whole number; got '0'"),
+        ({"dim": 0, "indexes": torch.zeros(4, 4, dtype=torch.long)}, ValueError, "pass dim or indexes, not both"),
+        ({"ignore_index": "-1"}, TypeError, "ignore_index must be a number.*got '-1' of type str"),
+    ],
+)
+def test_options_of_shapes_are_checked(options, error, words):
+    scores, target = torch.randn(4, 4), torch.eye(4)
+    for call in (average_precision_loss, partial(metric, AveragePrecision())):
+        with pytest.raises(error, match=words):
+            call(scores, target, **options)
 
 
 @pytest.mark.parametrize("task", [AveragePrecision(), ZeroOne()], ids=str)

@@ -44,3 +44,9 @@ def test_diagnosis_draws():
 def test_epsilons_are_checked():
     with pytest.raises(ValueError, match="epsilon must be finite and above 0"):
         diagnose(ROCAUC(), torch.randn(3), torch.tensor([1, 0, 0]), epsilons=(0.0,))
+    with pytest.raises(ValueError, match="at least one number; got none"):
+        diagnose(ROCAUC(), torch.randn(3), torch.tensor([1, 0, 0]), epsilons=())
+    with pytest.raises(TypeError, match="Pass a mask by its name: mask=mask"):
+        diagnose(ROCAUC(), torch.randn(3), torch.tensor([1, 0, 0]), torch.ones(3, dtype=torch.bool))
+    for epsilon in (1.0, 1, torch.tensor(1.0)):
+        assert diagnose(ROCAUC(), torch.randn(3), torch.tensor([1, 0, 0]), epsilons=epsilon).epsilons.tolist() == [1.0]

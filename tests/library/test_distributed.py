@@ -1,8 +1,11 @@
 """Several processes that rank together get the value and the gradient of one process with all the items."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from distributed_worker import CASES, KINDS, data, loss_of, memory_run, model, shard, work
+from distributed_worker import CASES, KINDS, data, loss_of, memory_run, model, shard
+from processes import torchrun
 
 from directloss import AveragePrecision, LinearChain, PositiveDirect, StructuredLoss
 
@@ -19,19 +22,9 @@ def alone(case, items):
 def ranked(tmp_path_factory):
     """What each of four processes found, in groups of two, three and four."""
     folder = tmp_path_factory.mktemp("processes")
-    import torch._dynamo  # DistributedDataParallel does; here once for all processes, as the kernels
-
-    for case in CASES:
-        alone(case, torch.arange(40))
+    alone("plain", torch.arange(40))  # kernels are compiled here, once for all processes
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("GLOO_SOCKET_IFNAME", "lo")
-        start = torch.multiprocessing.get_context("fork").Process  # tests/test_recipes.py starts processes by torchrun
-        processes = [start(target=work, args=(str(folder), process, 4), daemon=True) for process in range(4)]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join(120)
-    assert [process.exitcode for process in processes] == [0] * 4
+        torchrun(patched, 4, Path(__file__).parent / "distributed_worker.py", folder)
     return [torch.load(folder / f"{process}.pt") for process in range(4)]
 
 
@@ -53,6 +46,30 @@ def test_processes_rank_together_and_share_the_gradient(ranked, processes):
     remembered = memory_run(model(), None, 0, 1)
     for found in ranked[:processes]:
         torch.testing.assert_close(found[processes, "memory"], remembered, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_processes_may_differ_in_types_and_get_one_error_if_they_may_not(ranked, processes):
+    found = [one[processes, "different"] for one in ranked[:processes]]
+    for name in ("target", "half", "ids", "mask", "no items", "labels"):
+        values = [one[name] for one in found]
+        assert all(isinstance(value, torch.Tensor) and value == values[0] > 0 for value in values), name
+    for name, words in (
+        ("some ids", "Only a mask may be None in some processes: pass indexes in all"),
+        ("complex", "must be bool, integer or floating-point; got another type"),
+        ("one list in the wrong shape", "lists of one item each"),
+    ):
+        assert all(words in one[name] for one in found), name
+
+
+@pytest.mark.slow
+def test_copies_of_a_module_share_its_group_and_a_saved_one_remembers_the_world(ranked):
+    for processes, saved in ((2, "cannot be saved. Save the state_dict"), (4, [True] * 3)):
+        for one in ranked[:processes]:
+            found = one[processes, "copies"]
+            assert found["shared"] == [True] * 3
+            assert found["saved"] == saved if processes == 4 else saved in found["saved"]
 
 
 def test_a_group_needs_torch_distributed_to_be_started_and_lists():

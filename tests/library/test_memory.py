@@ -107,6 +107,23 @@ def test_samples_are_masked_out_until_they_are_seen():
     assert torch.equal(memory.scores, scores)
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_ignored_samples_are_as_if_they_were_not_there(wrapped):
+    scores, target, _ = problem()
+    labels, ignored = target.long(), torch.arange(SAMPLES) % 3 == 0
+    loss, plain = AveragePrecisionLoss(NegativeDirect(0.5), ignore_index=-1), AveragePrecisionLoss(NegativeDirect(0.5))
+    kept, items = (~ignored).nonzero().squeeze(1), torch.arange(20)
+    whole, part = ScoreMemory(labels.masked_fill(ignored, -1)).double(), ScoreMemory(labels[kept]).double()
+    whole.remember(scores, torch.arange(SAMPLES))
+    part.remember(scores[kept], torch.arange(len(kept)))
+    found, at_batch = call(whole, WarmUp(loss, 0) if wrapped else loss, scores[items] + 1, items)
+    drawn = items[~ignored[items]]
+    value, expected = call(part, plain, scores[drawn] + 1, torch.searchsorted(kept, drawn))
+    assert found == value
+    torch.testing.assert_close(at_batch[drawn], expected)
+    assert (at_batch[ignored[items]] == 0).all()
+
+
 def test_the_last_score_of_an_index_that_comes_twice_counts():
     scores, target, _ = problem()
     memory = ScoreMemory(target).double()

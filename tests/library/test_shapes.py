@@ -192,7 +192,8 @@ def test_ignored_items_are_masked_items():
         ({"indexes": torch.zeros(5)}, "tensor of integers"),
         ({"indexes": [0] * 6}, "tensor of integers.*got list"),
         ({"indexes": torch.zeros(5, dtype=torch.long)}, r"scores has shape \\(6,\\) but indexes has shape \\(5,\\)"),
-        ({"weight": torch.ones(2)}, "one number for every list, of shape"),
+        ({"weight": torch.ones(2)}, "one number for every list, of shape.*those of all processes"),
+        ({"indexes": torch.zeros(6, 1, dtype=torch.long)}, r"pass scores.squeeze\\(-1\\)"),
         ({"weight": 2.0}, "got float"),
         ({"weight": torch.tensor(-1.0)}, "at least 0; got -1.0"),
     ],
@@ -200,6 +201,13 @@ def test_ignored_items_are_masked_items():
 def test_shapes_that_do_not_fit_are_refused(options, words):
     with pytest.raises((TypeError, ValueError), match=words.replace("\\\\", "\\")):
         average_precision_loss(torch.randn(6), torch.tensor([1, 0, 0, 1, 1, 0]), **options)
+
+
+def test_the_metric_of_no_items_has_the_type_of_all_others():
+    for indexes in (None, torch.zeros(0, dtype=torch.long)):
+        found = metric(AveragePrecision(), torch.zeros(0, dtype=torch.half), torch.zeros(0), indexes=indexes)
+        assert found == 0
+        assert found.dtype == torch.float32
 
 
 def test_other_shapes_are_for_lists():

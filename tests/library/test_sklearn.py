@@ -309,6 +309,7 @@ def test_weights_of_rows_are_refused():
             getattr(DirectLossClassifier(), method)(X, Y, sample_weight=np.ones(len(X)))
         with pytest.raises(TypeError, match="unexpected argument 'weights'"):
             getattr(DirectLossClassifier(), method)(X, Y, weights=np.ones(len(X)))
+        getattr(DirectLossClassifier(**SMALL), method)(X, Y, sample_weight=None)  # as meta-estimators do
 
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch):

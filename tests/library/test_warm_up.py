@@ -31,6 +31,29 @@ def test_a_run_goes_on_where_it_was():
     before(scores, TARGET)
     after.load_state_dict(before.state_dict())
     assert after.step == 1
+    assert all(isinstance(value, torch.Tensor) for value in before.state_dict().values())  # as safetensors wants
+    after.set_extra_state(2)  # what older versions saved
+    assert after.step == 2
+
+
+def test_half_precision_does_not_overflow():
+    scores = torch.full((4096,), -20.0).half().requires_grad_()
+    value = WarmUp(AveragePrecisionLoss(), 1)(scores, torch.arange(4096) % 5 < 4)
+    assert value.item() == pytest.approx(16, abs=0.02)
+
+
+def test_first_steps_know_neither_lists_nor_their_weights():
+    scores, target = SCORES.reshape(2, 2).requires_grad_(), TARGET.reshape(2, 2)
+    whole = binary_cross_entropy_with_logits(scores, target.float())
+    loss = WarmUp(AveragePrecisionLoss(reduction="none"), 2)
+    assert loss(scores, target) == whole
+    assert loss(scores, target, weight=torch.tensor([0.0, 1.0])) == whole
+    assert loss(scores, target).shape == (2,)
+
+
+def test_arrays_are_refused_as_the_loss_refuses_them():
+    with pytest.raises(TypeError, match="scores must be a tensor; got ndarray"):
+        WarmUp(AveragePrecisionLoss(), 1)(SCORES.numpy(), TARGET)
 
 
 def test_what_is_masked_or_ignored_is_so_in_the_first_steps_too():
