@@ -12,7 +12,7 @@ from typing import Any
 import torch.distributed as dist
 
 RECIPES = Path(__file__).parent.parent / "docs" / "recipes"
-PAGES = ["ddp", "accelerate", "lightning"]  # the first starts the group
+PAGES = ["ddp", "accelerate", "lightning", "trainer"]  # the first starts the group
 CHANGES = {"lightning": ("devices=1", 'devices=2, strategy="ddp"')}  # as the page says
 
 
@@ -26,7 +26,8 @@ def main(folder: str) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec("\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)), names)
         loss = names["loss"] if "loss" in names else names["trainer"].lightning_module.loss
-        found[page] = printed.getvalue().split(), dist.get_world_size(loss.loss.process_group), loss.step
+        lines = [line for line in printed.getvalue().splitlines() if not line.startswith("{")]  # the Trainer's own
+        found[page] = lines, dist.get_world_size(loss.loss.process_group), loss.step
     (Path(folder) / f"{os.environ['RANK']}.json").write_text(json.dumps(found))
     finish()
 

@@ -51,7 +51,6 @@ def test_recipe_prints_what_it_says(path, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 def test_recipes_run_in_two_processes_and_rank_together(tmp_path, monkeypatch):
     torchrun(monkeypatch, 2, WORKER, tmp_path)
     first, second = (json.loads((tmp_path / f"{process}.json").read_text()) for process in range(2))

@@ -13,6 +13,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "interrupts": 0,
     "checks": 0,
     "kernels": 0,
+    "processes": 0,
     "threads": 0,
     "update": 1,
     "distributed": 1,
@@ -142,7 +143,7 @@ def test_scikit_learn_is_imported_only_by_who_asks_for_it():
 
 
 STANDARD = {
-    "abc", "collections", "contextlib", "ctypes", "dataclasses", "enum", "functools", "hashlib", "importlib",
+    "abc", "collections", "contextlib", "copy", "ctypes", "dataclasses", "enum", "functools", "hashlib", "importlib",
     "inspect", "itertools", "logging", "math", "numbers", "os", "pathlib", "threading", "time", "types", "typing",
     "warnings", "weakref",
 }  # fmt: skip
