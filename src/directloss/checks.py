@@ -215,7 +215,7 @@ def check_form(
         check_scores(scores, task.event_dims)
     if dim != -1:
         _check_dim(scores, dim, indexes)
-    elif indexes is None and scores.dim() > 1 and not torch.jit.is_tracing():  # which makes tensors of shapes
+    elif indexes is None and scores.dim() > 1 and torch._C._get_tracing_state() is None:  # it makes tensors of shapes
         check_lists_of_one(task, scores, target, mask)
 
 
