@@ -458,9 +458,10 @@ def test_groups_are_packed_as_lists_that_stand_apart(n, block):
             assert keys[:-1].tolist() == want[first:last].tolist()
             assert free.tolist() == starts[1:].tolist()
         assert some_places.tolist() == np.argsort(order).tolist()
-        found = np.empty(n, np.float32)
-        groups.gather(scores[order], some_places, found)
-        assert found.tolist() == scores.tolist()
+        for dtype in (np.float32, np.float64):
+            found = np.empty(n, dtype)
+            groups.gather(scores[order].astype(dtype), int(rng.integers(n + 1)), some_places, found)
+            assert found.tolist() == scores.tolist()
 
 
 def test_lists_are_numbered_by_their_ids():

@@ -175,7 +175,7 @@ def solve_parts(lists: Lists, solve: Solve, refuse: Callable[[], None]) -> None:
     if size <= KEPT:
         _kept.buffers = buffers
     if places is not None:
-        _group_kernels().gather(whole.gradient, places, lists.gradient)
+        _group_kernels().gather(whole.gradient, parts[0].end, places, lists.gradient)
 
 
 def _by_place(lists: Lists, groups: Groups, free: NDArray[np.int64], room: int) -> Lists:
