@@ -33,7 +33,6 @@ __all__ = [
     "check_length",
     "check_list_task",
     "check_list_weight",
-    "check_lists_of_one",
     "check_no_group",
     "check_not_negative",
     "check_parts",
@@ -210,16 +209,18 @@ def check_problems(
 def check_form(
     task: Any, scores: Tensor, target: Tensor, mask: Tensor | None, dim: int = -1, indexes: Tensor | None = None
 ) -> None:
-    """Scores have the form that the user says, before anything is moved or gathered; see `check_lists_of_one`."""
+    """Scores have the form that the user says. This looks at them as they were passed, not yet moved or gathered."""
     if scores.dim() < task.event_dims:
         check_scores(scores, task.event_dims)
     if dim != -1:
         _check_dim(scores, dim, indexes)
-    elif indexes is None and scores.dim() > 1 and torch._C._get_tracing_state() is None:  # it makes tensors of shapes
-        check_lists_of_one(task, scores, target, mask)
+    elif (
+        indexes is None and scores.dim() > 1 and torch._C._get_tracing_state() is None
+    ):  # a tracer makes tensors of shapes
+        _check_lists_of_one(task, scores, target, mask)
 
 
-def check_lists_of_one(task: Any, scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
+def _check_lists_of_one(task: Any, scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
     """A batch of lists of one item each, without a mask, is a list in the wrong shape."""
     shape = scores.shape
     if shape[-1] != 1 or shape.numel() == 1 or mask is not None or task.event_dims != 1 or task.lists_of_one:

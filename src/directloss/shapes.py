@@ -105,9 +105,9 @@ def metric(
         flat = [part.reshape(-1) for part in (scores, target, mask)]
         lists = group(indexes).by_length(scores.device)
         parts = [_quality(task, *(part[items] for part in flat)) for _, items in lists]
-        quality, counted = (
-            (torch.cat(part) for part in zip(*parts, strict=True)) if parts else (flat[0].float(), flat[2])
-        )
+        if not parts:
+            return scores.new_zeros((), dtype=torch.promote_types(scores.dtype, torch.float32))
+        quality, counted = (torch.cat(part) for part in zip(*parts, strict=True))
     return (quality * counted).sum() / counted.sum().clamp(min=1)
 
 

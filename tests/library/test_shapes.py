@@ -205,9 +205,10 @@ def test_shapes_that_do_not_fit_are_refused(options, words):
 
 def test_the_metric_of_no_items_has_the_type_of_all_others():
     for indexes in (None, torch.zeros(0, dtype=torch.long)):
-        found = metric(AveragePrecision(), torch.zeros(0, dtype=torch.half), torch.zeros(0), indexes=indexes)
-        assert found == 0
-        assert found.dtype == torch.float32
+        for dtype, wide in ((torch.half, torch.float32), (torch.float64, torch.float64)):
+            found = metric(AveragePrecision(), torch.zeros(0, dtype=dtype), torch.zeros(0), indexes=indexes)
+            assert found == 0
+            assert found.dtype == wide
 
 
 def test_other_shapes_are_for_lists():
