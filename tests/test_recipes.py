@@ -52,6 +52,7 @@ def test_recipe_prints_what_it_says(path, capsys, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_recipes_run_in_two_processes_and_rank_together(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the Trainer makes a folder for its output
     torchrun(monkeypatch, 2, WORKER, tmp_path)
     first, second = (json.loads((tmp_path / f"{process}.json").read_text()) for process in range(2))
     for page in PAGES:

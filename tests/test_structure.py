@@ -13,7 +13,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "interrupts": 0,
     "checks": 0,
     "kernels": 0,
-    "processes": 0,
+    "group_module": 0,
     "threads": 0,
     "update": 1,
     "distributed": 1,

@@ -1,7 +1,7 @@
 """Every validation of user input and every error text: name, what was expected, what was got, and a cure.
 
-`check_scores` needs types and shapes only, so a compiler can trace it. The others look at numbers. They run inside
-operators (see `autograd.py`), where a compiler does not look.
+`check_scores` and `check_layout` need types and shapes only, so a compiler can trace them. Most others look at numbers.
+They run inside operators (see `autograd.py`), where a compiler does not look.
 """
 
 import math
@@ -24,12 +24,12 @@ __all__ = [
     "check_embeddings",
     "check_epsilons",
     "check_finite",
-    "check_form",
     "check_ignore_index",
     "check_indexes",
     "check_is_task",
     "check_labels",
     "check_layers",
+    "check_layout",
     "check_length",
     "check_list_task",
     "check_list_weight",
@@ -206,29 +206,29 @@ def check_problems(
     return shape
 
 
-def check_form(
+def check_layout(
     task: Any, scores: Tensor, target: Tensor, mask: Tensor | None, dim: int = -1, indexes: Tensor | None = None
 ) -> None:
-    """Scores have the form that the user says. This looks at them as they were passed, not yet moved or gathered."""
+    """Refuse scores, dim and indexes that do not fit together, in the shapes that the user passed."""
     if scores.dim() < task.event_dims:
         check_scores(scores, task.event_dims)
     if dim != -1:
         _check_dim(scores, dim, indexes)
-    elif (
-        indexes is None and scores.dim() > 1 and torch._C._get_tracing_state() is None
-    ):  # a tracer makes tensors of shapes
+    if indexes is None and scores.dim() > 1 and dim in (-1, scores.dim() - 1):
         _check_lists_of_one(task, scores, target, mask)
 
 
 def _check_lists_of_one(task: Any, scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
-    """A batch of lists of one item each, without a mask, is a list in the wrong shape."""
-    shape = scores.shape
-    if shape[-1] != 1 or shape.numel() == 1 or mask is not None or task.event_dims != 1 or task.lists_of_one:
+    """A batch of lists of one item each, without a mask, is one list in the wrong shape."""
+    if mask is not None or task.event_dims != 1 or task.lists_of_one:
         return
-    if target.shape == shape:
+    shape = scores.shape
+    if torch._C._get_tracing_state() is not None or shape[-1] != 1:  # jit.trace makes tensors of sizes
+        return
+    if target.shape == shape and shape.numel() > 1:
         raise ValueError(
-            f"scores has shape {tuple(shape)}: {shape.numel()} lists of one item each, so that nothing is ranked. If "
-            "they are one list, pass scores.squeeze(-1) and target.squeeze(-1). If not, pass a mask."
+            f"scores has shape {tuple(shape)}: {shape.numel()} lists of one item each. If they are one list, pass "
+            "scores.squeeze(-1) and target.squeeze(-1). If each is a list, pass a mask."
         )
 
 
@@ -247,7 +247,7 @@ def _check_dim(scores: Tensor, dim: int, indexes: Tensor | None) -> None:
 
 def check_ignore_index(ignore_index: object) -> None:
     """A value of the target that is left out is a number."""
-    if not isinstance(ignore_index, Real):
+    if not isinstance(ignore_index, Real | Tensor):
         raise TypeError(
             f"ignore_index must be a number, a value of the target; got {ignore_index!r} of type "
             f"{type(ignore_index).__name__}."
@@ -290,9 +290,10 @@ def check_indexes(scores: Tensor, indexes: Tensor) -> None:
             "or torch.as_tensor(indexes)."
         )
     if indexes.shape != scores.shape:
+        cure = " Pass scores.squeeze(-1)." if scores.shape == (*indexes.shape, 1) else ""
         raise ValueError(
             f"scores has shape {tuple(scores.shape)} but indexes has shape {tuple(indexes.shape)}; both must have one "
-            "entry for every item. Of scores (items, 1) pass scores.squeeze(-1)."
+            f"entry for every item.{cure}"
         )
 
 
@@ -303,8 +304,8 @@ def check_list_weight(weight: Tensor, values: Tensor) -> Tensor:
         if isinstance(weight, Tensor):
             got = str(tuple(weight.shape))
             cure = (
-                "With indexes there is one list for each id, in rising order, and with process_group the lists are "
-                "those of all processes. To weigh items there is no exact way; see docs/guide.md."
+                "With indexes there is one for each id, in ascending order; with process_group, for the lists of all "
+                "processes. To weigh items there is no exact way; see docs/guide.md."
             )
         raise ValueError(
             f"weight must be a tensor with one number for every list, of shape {tuple(values.shape)}; got {got}. {cure}"
@@ -390,8 +391,10 @@ def check_shape(scores: Tensor, target: Tensor) -> None:
 
 def _refuse_shape(scores: Tensor, target: Tensor) -> None:
     cure = "Reshape or expand target to the shape of scores."
-    if scores.shape == (*target.shape, 2):
-        cure = "Of two scores for each item, one for each class, pass scores[..., 1] - scores[..., 0]."
+    if scores.shape == (*target.shape, 1):
+        cure = "Pass scores.squeeze(-1)."
+    elif scores.shape == (*target.shape, 2):
+        cure = "If each item has two scores, one for each class, pass scores[..., 1] - scores[..., 0]."
     raise ValueError(
         f"scores has shape {tuple(scores.shape)} but target has shape {tuple(target.shape)}; both must be "
         f"(..., items). {cure}"
@@ -524,7 +527,7 @@ def check_labels(target: Tensor) -> None:
 def check_batch(scores: Tensor, items: Tensor) -> None:
     """Scores (batch,) with the index of the sample of each."""
     check_scores(scores, 1)
-    if not isinstance(items, Tensor) or items.dtype not in INTEGERS:
+    if not isinstance(items, Tensor) or (items.dtype not in INTEGERS and items.numel()):
         kind = items.dtype if isinstance(items, Tensor) else type(items).__name__
         raise TypeError(f"items must be a tensor of integers, the index of every sample; got {kind}.")
     if scores.dim() != 1 or items.shape != scores.shape:
@@ -544,32 +547,32 @@ def check_chunks(chunks: object) -> None:
 
 
 def check_chunk_scores(scores: Tensor) -> Tensor:
-    """Return what a network gives for a chunk if it is one score for each item."""
-    if not isinstance(scores, Tensor) or scores.dim() != 1:
-        got = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(
-            f"the network must give the scores of a chunk, of shape (items,); got {got}. Pass a function that does, "
-            "e.g. lambda chunk: network(chunk).squeeze(-1)."
-        )
+    """Return what a network gives for a chunk if it is a tensor of scores."""
+    if not isinstance(scores, Tensor) or scores.dim() == 0:
+        got = "a single number" if isinstance(scores, Tensor) else type(scores).__name__
+        raise TypeError(f"the network must give the scores of a chunk, a tensor (items, ...); got {got}.")
     return scores
 
 
-def check_chunk_count(expected: int, got: int) -> None:
+def check_chunk_count(same: bool, first: int) -> None:
     """There are chunks, and the second pass has as many as the first."""
-    if got < expected:
+    if not first:
+        raise ValueError("chunks() gave no chunks.")
+    if not same:
         raise ValueError(
-            f"chunks() gave {got} chunks, not {expected}. It is called twice, and must return all chunks each time: a "
-            "list, or a new iterator."
+            f"chunks() gave {first} chunks in the first pass, and another number in the second. It must return all "
+            "chunks each time: a list, or a new iterator."
         )
 
 
 def check_same_scores(first: Tensor, second: Tensor, spread: float) -> None:
     """A chunk has the same scores in both passes, but for rounding."""
-    if first.shape != second.shape or not ((first - second).abs() <= 0.01 * spread + 1e-6).all():
+    within = {"rtol": 4 * torch.finfo(first.dtype).eps, "atol": 0.01 * spread + 1e-6, "equal_nan": True}
+    if first.shape != second.shape or not torch.isclose(first, second, **within).all():
         raise ValueError(
-            "a chunk has other scores in the second pass than in the first, so its gradient would be wrong. chunks() "
-            "must return the same chunks in the same order, without shuffling. Call zero_grad: earlier chunks of the "
-            "second pass have added theirs."
+            "the scores of a chunk differ between the two passes, so its gradient would be wrong. chunks() must return "
+            "the same chunks in the same order, without shuffling. Call zero_grad before you go on: some gradients "
+            "are already added."
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import check_epsilons, check_form, check_is_task, check_tensors
+from .checks import check_epsilons, check_is_task, check_layout, check_tensors
 from .task import Task
 from .update import NegativeDirect, PositiveDirect
 from .verification import typical_epsilon
@@ -91,7 +91,7 @@ def diagnose(
     """
     check_is_task(task)
     check_tensors(scores, target, mask)
-    check_form(task, scores, target, mask)
+    check_layout(task, scores, target, mask)
     epsilons = check_epsilons(epsilons)
     scores = scores.detach()
     *_, counted = task._prepare(scores, target, mask)

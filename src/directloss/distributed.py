@@ -19,22 +19,21 @@ from .checks import check_process_group
 
 __all__ = ["gather"]
 
-DTYPES = (
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-    torch.float16, torch.bfloat16, torch.float32, torch.float64,
-)  # fmt: skip
+FLOATS = torch.float16, torch.bfloat16, torch.float32, torch.float64
+DTYPES = torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, *FLOATS
+SENT_AS = {torch.bool: torch.uint8, torch.int16: torch.int32}  # what gloo cannot send
 
 
 def _gather_lists(group: Any, scores: Tensor, *others: Tensor | None) -> list[Any]:
     """The scores of all processes behind each other in the last dimension, and so with the other tensors.
 
     What is None in all processes stays None; a mask that is None in some is all True there. If types differ, all
-    processes get the one that holds all of them. A process without items may have any type.
+    processes get a type for all of them. A process without items may have any type.
     """
     check_process_group(group)
     processes, here = dist.get_world_size(group), dist.get_rank(group)
     tensors = [scores, *others]
-    header = [scores.shape[-1], scores.dim(), scores.shape[:-1].numel(), *map(_code, tensors)]
+    header = [scores.shape[-1], scores.dim(), scores.shape[:-1].numel(), *map(_dtype_code, tensors)]
     headers = [one.tolist() for one in _gather_equal(torch.tensor(header, device=scores.device), group, processes)]
     sizes = [one[0] for one in headers]
     if len({tuple(one[1:3]) for one in headers}) > 1:
@@ -45,7 +44,7 @@ def _gather_lists(group: Any, scores: Tensor, *others: Tensor | None) -> list[An
         )
     found = []
     for k, tensor in enumerate(tensors):
-        dtype = _common([(one[3 + k], one[0]) for one in headers])
+        dtype = _common_dtype([one[3 + k] for one in headers], sizes)
         if dtype is None:
             found.append(None)
             continue
@@ -57,24 +56,30 @@ def _gather_lists(group: Any, scores: Tensor, *others: Tensor | None) -> list[An
     return found
 
 
-def _code(tensor: Tensor | None) -> int:
+def _dtype_code(tensor: Tensor | None) -> int:
     """A number for the type of a tensor; −1 for none, −2 for one that cannot be gathered."""
     return -1 if tensor is None else DTYPES.index(tensor.dtype) if tensor.dtype in DTYPES else -2
 
 
-def _common(kinds: list[tuple[int, int]]) -> torch.dtype | None:
-    """The type that holds those of all processes, given their codes and numbers of items. All get the same error."""
-    codes = [code for code, items in kinds if items] or [code for code, _ in kinds]
+def _common_dtype(codes: list[int], sizes: list[int]) -> torch.dtype | None:
+    """One type for the tensors of all processes, given the codes of theirs. All get the same error."""
+    codes = [code for code, items in zip(codes, sizes, strict=True) if items] or codes
     if max(codes) == -1:
         return None
     if -2 in codes:
-        raise TypeError("tensors of several processes must be bool, integer or floating-point; got another type.")
-    dtype = reduce(torch.promote_types, (DTYPES[code] for code in codes if code >= 0))
+        raise TypeError(
+            "what processes rank together must be bool, integer or floating-point; one of them passed another type. "
+            "Convert it, e.g. target.bool()."
+        )
+    dtypes = {DTYPES[code] for code in codes if code >= 0}
+    dtype = reduce(torch.promote_types, dtypes)
     if -1 in codes and dtype != torch.bool:
         raise ValueError(
             f"some processes passed a tensor of {dtype} and others None in its place. Only a mask may be None in some "
             "processes: pass indexes in all of them or in none."
         )
+    if dtype.is_floating_point and not dtypes <= {torch.bool, *FLOATS}:
+        return torch.float64  # float32 does not hold large integers
     return dtype
 
 
@@ -83,8 +88,8 @@ gather = cast(Callable[..., list[Any]], torch.compiler.disable(_gather_lists))
 
 def _gather_ragged(tensor: Tensor, sizes: list[int], group: Any, processes: int) -> list[Tensor]:
     """Tensors that differ in their last dimension only."""
-    bits = tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor
-    padded = torch.nn.functional.pad(bits, (0, max(sizes) - bits.shape[-1])).contiguous()
+    sent = tensor.to(SENT_AS.get(tensor.dtype, tensor.dtype))
+    padded = torch.nn.functional.pad(sent, (0, max(sizes) - sent.shape[-1])).contiguous()
     parts = _gather_equal(padded, group, processes)
     return [part[..., :size].to(tensor.dtype) for part, size in zip(parts, sizes, strict=True)]
 

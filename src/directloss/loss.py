@@ -14,7 +14,7 @@ from torch import Tensor
 from .autograd import differentiable_values
 from .checks import (
     check_alike,
-    check_form,
+    check_layout,
     check_list_task,
     check_list_weight,
     check_parts,
@@ -22,7 +22,7 @@ from .checks import (
     check_scored,
     check_tensors,
 )
-from .processes import GroupModule
+from .group_module import GroupModule
 from .shapes import to_lists
 from .task import Task
 from .tasks import (
@@ -107,7 +107,7 @@ def _structured_loss(
             return _structured_loss(
                 task, update, scores, target, mask, reduction, dim, indexes, weight, ignore_index, process_group
             )
-    check_form(task, scores, target, mask, dim, indexes)
+    check_layout(task, scores, target, mask, dim, indexes)
     if dim != -1 or ignore_index is not None:
         scores, target, mask = to_lists(task, scores, target, mask, dim, ignore_index)
     if process_group is not None:
@@ -153,8 +153,8 @@ class StructuredLoss(GroupModule):
     - mask (..., items), optional: True where an item is valid.
     - dim: which dimension is the list. For scores (samples, classes), dim=0 makes each class one list.
     - indexes (items,): for flat scores. Items with the same integer are one list; they may come in any order.
-    - weight (...): how much each list counts in the mean; with indexes, one number for each id, in rising order; with
-      process_group, for the lists of all processes.
+    - weight (...): how much each list counts in the mean. With indexes there is one for each id, in ascending order;
+      with process_group, for the lists of all processes.
 
     It returns one number, or with reduction="none" one number for each list. The value of the positive update is at
     least the task loss of the prediction, and that of the negative update at most, if no positive is tied.

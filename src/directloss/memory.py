@@ -15,8 +15,8 @@ from .autograd import attached
 from .checks import check_batch, check_binary, check_finite, check_labels, check_no_group, needs_dispatch, refuse_first
 from .families import RankingTask
 from .families.packed import scratch
+from .group_module import GroupModule
 from .loss import StructuredLoss
-from .processes import GroupModule
 from .training import WarmUp
 
 __all__ = ["ScoreMemory"]

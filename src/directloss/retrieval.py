@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from .checks import check_embeddings, check_parts, check_reduction, check_similarity
+from .group_module import GroupModule
 from .loss import structured_loss
-from .processes import GroupModule
 from .task import Task
 from .tasks import AveragePrecision
 from .update import PositiveDirect, Update

@@ -10,10 +10,10 @@ from torch import Tensor
 from .checks import (
     check_binary,
     check_finite,
-    check_form,
     check_ignore_index,
     check_indexes,
     check_is_task,
+    check_layout,
     check_list_task,
     check_problems,
     check_tensors,
@@ -92,7 +92,7 @@ def metric(
     """
     check_is_task(task)
     check_tensors(scores, target, mask)
-    check_form(task, scores, target, mask, dim, indexes)
+    check_layout(task, scores, target, mask, dim, indexes)
     scores, target, mask = to_lists(task, scores, target, mask, dim, ignore_index)
     if indexes is None:
         quality, counted = _quality(task, scores, target, mask)

@@ -87,7 +87,7 @@ class Task(ABC):
     exchangeable: bool = True
     """Whether permuting the items of a list permutes the features; not so for sequences or paths."""
     lists_of_one: bool = False
-    """Whether a list of one item means something. If not, losses refuse scores (items, 1): a list in a wrong shape."""
+    """Whether scores (n, 1) have the mean loss of one list of n. If not, losses refuse them without a mask."""
     handle: int
     """The number under which operators find this task."""
 

@@ -1,7 +1,8 @@
 """What training loops import beside the loss: a warm-up, batches with positives, and one ranking over many chunks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from itertools import zip_longest
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,6 @@ from .checks import (
     check_same_scores,
     check_share,
     check_steps,
-    check_tensors,
     check_warm_up,
 )
 
@@ -59,8 +59,8 @@ class WarmUp(nn.Module):
 
     def forward(self, scores: Tensor, target: Tensor, *more: Any, **options: Any) -> Tensor:
         """The loss of this step; what comes behind the target goes to `loss`."""
-        check_tensors(scores, target, None)
-        if self.step >= self.steps or not (scores.requires_grad and torch.is_grad_enabled()):
+        counts = isinstance(scores, Tensor) and scores.requires_grad and torch.is_grad_enabled()
+        if self.step >= self.steps or not counts:
             return self.loss(scores, target, *more, **options)
         with torch.no_grad():
             self.loss(scores, target, *more, **options)
@@ -72,7 +72,7 @@ class WarmUp(nn.Module):
 
     def _valid(self, scores: Tensor, target: Tensor, mask: Tensor | None = None, *more: Any, **options: Any) -> Any:
         """The valid scores of all processes, and their target."""
-        if target.shape != scores.shape:
+        if not isinstance(target, Tensor) or target.shape != scores.shape:
             return scores, target
         ignored, group = (getattr(self.loss, name, None) for name in ("ignore_index", "process_group"))
         if ignored is not None:
@@ -86,7 +86,7 @@ class WarmUp(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """The number of steps so far, as a tensor: safetensors saves nothing else."""
-        return torch.tensor(self.step)
+        return torch.tensor(self.step, device="cpu")
 
     def set_extra_state(self, state: Tensor | int) -> None:
         """Go on after so many steps."""
@@ -151,9 +151,9 @@ def accumulate(
     Random numbers in the network, such as dropout, are the same in both passes.
 
     Args:
-        network: gives the scores of a chunk, (items,).
+        network: gives the scores of a chunk, (items,) or (items, ...).
         chunks: returns the chunks; it is called twice.
-        loss: of all scores, (all items,).
+        loss: of all scores, (all items,) or (all items, ...).
 
     Returns the scores and the gradient at them.
 
@@ -171,16 +171,19 @@ def accumulate(
         for chunk in chunks():
             states.append((torch.get_rng_state(), torch.cuda.get_rng_state_all()))
             parts.append(check_chunk_scores(network(chunk)))
-    check_chunk_count(1, len(parts))
+    check_chunk_count(True, len(parts))
     scores = torch.cat(parts).requires_grad_()
     (at_scores,) = torch.autograd.grad(loss(scores), scores)
-    gradients, spread, again = at_scores.split([len(part) for part in parts]), scores.detach().aminmax(), 0
-    for chunk, state, first, gradient in zip(chunks(), states, parts, gradients, strict=False):
+    finite = scores.detach()[scores.isfinite()]
+    spread = float(finite.max() - finite.min()) if finite.numel() else 0.0
+    first_pass = zip(states, parts, at_scores.split([len(part) for part in parts]), strict=True)
+    nothing = object()
+    for chunk, first in zip_longest(chunks(), first_pass, fillvalue=nothing):
+        check_chunk_count(chunk is not nothing and first is not nothing, len(parts))
+        state, before, gradient = cast(Any, first)
         torch.set_rng_state(state[0])
         torch.cuda.set_rng_state_all(state[1])
-        second = network(chunk)
-        check_same_scores(first, second.detach(), float(spread.max - spread.min))
-        second.backward(gradient)
-        again += 1
-    check_chunk_count(len(parts), again)
+        again = network(chunk)
+        check_same_scores(before, again.detach(), spread)
+        again.backward(gradient)
     return scores.detach(), at_scores

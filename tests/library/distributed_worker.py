@@ -105,6 +105,10 @@ def different(group: Any, process: int) -> dict[str, Any]:
         "ids": lambda: loss(scores, target, indexes=(target * 0 + 5).to(torch.int32 if first else torch.int64)),
         "mask": lambda: loss(scores, target, target > -1 if first else None),
         "no items": lambda: loss(scores, target) if first else loss(torch.zeros(0), torch.zeros(0)),
+        "small ids": lambda: loss(scores, target, indexes=(target * 0 + 5).to(torch.int8 if first else torch.uint8)),
+        "large labels": lambda: RetrievalLoss(process_group=group)(
+            scores.unsqueeze(1), target + 2**24 if first else (target + 2**24).float()
+        ),
         "labels": lambda: RetrievalLoss(process_group=group)(
             torch.randn(6, 2), target if first else target.double() + 0.5
         ),
@@ -125,7 +129,9 @@ def copies(group: Any) -> dict[str, Any]:
     """Whether copies of modules have their group."""
     modules = [StructuredLoss(AveragePrecision(), PositiveDirect(0.5), process_group=group)]
     modules += [RetrievalLoss(process_group=group), ScoreMemory(torch.zeros(3), process_group=group)]
-    found = {"shared": [copy.deepcopy(WarmUp(module, 1)).loss.process_group is group for module in modules]}
+    found: dict[str, Any] = {}
+    for how in (copy.copy, copy.deepcopy):
+        found[how.__name__] = [how(WarmUp(how(module), 1)).loss.process_group is group for module in modules]
     try:
         found["saved"] = [pickle.loads(pickle.dumps(module)).process_group is group for module in modules]
     except TypeError as error:

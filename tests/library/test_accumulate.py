@@ -9,34 +9,75 @@ from directloss.training import accumulate
 
 X, Y = torch.randn(12, 2, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3 == 0
 NETWORK = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+nn.init.constant_(NETWORK[0].weight, 0.7)
 
 
 def loss(scores):
-    return AveragePrecisionLoss()(scores, Y)
+    return AveragePrecisionLoss()(scores, Y[: len(scores)])
 
 
 def shuffled():
     return X[torch.randperm(12)].split(4)
 
 
-USED_UP = iter(X.split(4))
+def another_number(first, second):
+    """Chunks of which the second pass has another number."""
+    passes = iter((first, second))
+    return lambda: X.split(4)[: next(passes)]
 
 
 @pytest.mark.parametrize(
     ("network", "chunks", "error", "words"),
     [
         (NETWORK, X.split(4), TypeError, "chunks must be a function.*called twice; got tuple. Pass lambda: chunks"),
-        (NETWORK, lambda: USED_UP, ValueError, "gave 0 chunks, not 3.*a new iterator"),
-        (NETWORK, lambda: (), ValueError, "gave 0 chunks, not 1"),
-        (NETWORK, shuffled, ValueError, "other scores in the second pass.*without shuffling.*zero_grad"),
-        (NETWORK[0], lambda: X.split(4), ValueError, r"of shape \(items,\); got shape \(4, 1\).*squeeze\(-1\)"),
-        (lambda chunk: None, lambda: X.split(4), ValueError, "got NoneType"),
+        (NETWORK, another_number(3, 2), ValueError, "3 chunks in the first pass, and another number.*a new iterator"),
+        (NETWORK, another_number(2, 3), ValueError, "2 chunks in the first pass, and another number"),
+        (NETWORK, lambda: (), ValueError, "gave no chunks"),
+        (NETWORK, shuffled, ValueError, "differ between the two passes.*without shuffling.*zero_grad"),
+        (lambda chunk: None, lambda: X.split(4), TypeError, "must give the scores of a chunk.*got NoneType"),
+        (lambda chunk: chunk.sum(), lambda: X.split(4), TypeError, "got a single number"),
     ],
 )
 def test_chunks_that_do_not_do_are_refused_with_a_cure(network, chunks, error, words):
     torch.manual_seed(0)
     with pytest.raises(error, match=words):
         accumulate(network, chunks, loss)
+
+
+def test_an_iterator_that_is_used_up_is_refused():
+    chunks = iter(X.split(4))
+    with pytest.raises(ValueError, match="3 chunks in the first pass, and another number in the second"):
+        accumulate(NETWORK, lambda: chunks, loss)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "whole"),
+    [
+        (3, lambda scores: AveragePrecisionLoss()(scores, torch.stack([Y, ~Y, Y], 1), dim=0)),
+        (1, lambda scores: AveragePrecisionLoss()(scores.squeeze(-1), Y)),
+    ],
+)
+def test_scores_may_have_more_dimensions(outputs, whole):
+    network = nn.Linear(2, outputs)
+    accumulate(network, lambda: X.split(5), whole)
+    found = network.weight.grad.clone()
+    network.zero_grad()
+    whole(network(X)).backward()
+    torch.testing.assert_close(found, network.weight.grad)
+
+
+def test_masked_scores_may_be_no_numbers_and_there_may_be_no_items():
+    mask, bad = torch.arange(12) % 5 != 0, torch.tensor([torch.nan, torch.inf, -torch.inf])
+
+    def padded(chunk):
+        rows = [(X == row).all(1).nonzero().item() for row in chunk]
+        return NETWORK(chunk).where(mask[rows], bad[torch.tensor(rows) % 3])
+
+    scores, gradient = accumulate(padded, lambda: X.split(4), lambda scores: AveragePrecisionLoss()(scores, Y, mask))
+    assert not scores.isfinite().all()
+    assert gradient[mask].abs().sum() > 0
+    none = accumulate(NETWORK, lambda: X[:0].split(4), lambda scores: AveragePrecisionLoss()(scores, Y[:0]))
+    assert [part.shape for part in none] == [(0,), (0,)]
 
 
 def test_chunks_may_be_of_any_size_and_rounding_may_differ():

@@ -145,15 +145,21 @@ def test_lists_of_one_item_are_refused_by_all_that_measure_lists(task):
         partial(metric, task),
         partial(metric, task, ignore_index=-1),
         partial(diagnose, task),
+        partial(StructuredLoss(task, PositiveDirect(1.0)), dim=1),
+        partial(metric, task, dim=1),
     ):
         with pytest.raises(ValueError, match="8 lists of one item each"):
             call(scores, target)
+    with pytest.raises(ValueError, match=r"target has shape \(8,\).* Pass scores.squeeze\(-1\)"):
+        StructuredLoss(task, PositiveDirect(1.0))(scores, target.squeeze(-1))
+    assert StructuredLoss(task, PositiveDirect(1.0))(scores[:0], target[:0]) == 0
 
 
 def test_a_batch_of_one_sample_is_a_list_of_one_for_each_class():
     scores, target = torch.randn(1, 5, requires_grad=True), torch.tensor([[1, 0, 0, 1, 0]])
     for loss in (AveragePrecisionLoss(), AveragePrecisionLoss(ignore_index=-1)):
         assert loss(scores, target, dim=0) == metric(AveragePrecision(), scores, target, dim=0) == 0
+    assert AveragePrecisionLoss(ignore_index=torch.tensor(0))(scores, target) == 0  # a number, too
     one = RetrievalLoss()(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]), torch.randn(1, 3), torch.tensor([1]))
     assert one == 0
 

@@ -7,7 +7,7 @@ import torch
 from distributed_worker import CASES, KINDS, data, loss_of, memory_run, model, shard
 from processes import torchrun
 
-from directloss import AveragePrecision, LinearChain, PositiveDirect, StructuredLoss
+from directloss import AveragePrecision, AveragePrecisionLoss, LinearChain, PositiveDirect, StructuredLoss
 
 
 def alone(case, items):
@@ -22,7 +22,9 @@ def alone(case, items):
 def ranked(tmp_path_factory):
     """What each of four processes found, in groups of two, three and four."""
     folder = tmp_path_factory.mktemp("processes")
-    alone("plain", torch.arange(40))  # kernels are compiled here, once for all processes
+    for case in CASES:  # kernels are compiled here, once for all processes
+        alone(case, torch.arange(40))
+    AveragePrecisionLoss()(torch.randn(6), torch.arange(6) % 2)
     with pytest.MonkeyPatch.context() as patched:
         torchrun(patched, 4, Path(__file__).parent / "distributed_worker.py", folder)
     return [torch.load(folder / f"{process}.pt") for process in range(4)]
@@ -52,12 +54,12 @@ def test_processes_rank_together_and_share_the_gradient(ranked, processes):
 @pytest.mark.parametrize("processes", [2, 3, 4])
 def test_processes_may_differ_in_types_and_get_one_error_if_they_may_not(ranked, processes):
     found = [one[processes, "different"] for one in ranked[:processes]]
-    for name in ("target", "half", "ids", "mask", "no items", "labels"):
+    for name in ("target", "half", "ids", "small ids", "mask", "no items", "labels", "large labels"):
         values = [one[name] for one in found]
         assert all(isinstance(value, torch.Tensor) and value == values[0] > 0 for value in values), name
     for name, words in (
         ("some ids", "Only a mask may be None in some processes: pass indexes in all"),
-        ("complex", "must be bool, integer or floating-point; got another type"),
+        ("complex", "must be bool, integer or floating-point; one of them passed another type"),
         ("one list in the wrong shape", "lists of one item each"),
     ):
         assert all(words in one[name] for one in found), name
@@ -68,7 +70,7 @@ def test_copies_of_a_module_share_its_group_and_a_saved_one_remembers_the_world(
     for processes, saved in ((2, "cannot be saved. Save the state_dict"), (4, [True] * 3)):
         for one in ranked[:processes]:
             found = one[processes, "copies"]
-            assert found["shared"] == [True] * 3
+            assert found["copy"] == found["deepcopy"] == [True] * 3
             assert found["saved"] == saved if processes == 4 else saved in found["saved"]
 
 

@@ -192,8 +192,7 @@ def test_ignored_items_are_masked_items():
         ({"indexes": torch.zeros(5)}, "tensor of integers"),
         ({"indexes": [0] * 6}, "tensor of integers.*got list"),
         ({"indexes": torch.zeros(5, dtype=torch.long)}, r"scores has shape \\(6,\\) but indexes has shape \\(5,\\)"),
-        ({"weight": torch.ones(2)}, "one number for every list, of shape.*those of all processes"),
-        ({"indexes": torch.zeros(6, 1, dtype=torch.long)}, r"pass scores.squeeze\\(-1\\)"),
+        ({"weight": torch.ones(2)}, "one number for every list, of shape.*the lists of all processes"),
         ({"weight": 2.0}, "got float"),
         ({"weight": torch.tensor(-1.0)}, "at least 0; got -1.0"),
     ],
@@ -209,6 +208,11 @@ def test_the_metric_of_no_items_has_the_type_of_all_others():
             found = metric(AveragePrecision(), torch.zeros(0, dtype=dtype), torch.zeros(0), indexes=indexes)
             assert found == 0
             assert found.dtype == wide
+
+
+def test_ids_of_scores_with_one_column_too_many_are_refused_with_the_cure():
+    with pytest.raises(ValueError, match=r"both must have one entry for every item. Pass scores.squeeze\(-1\)"):
+        average_precision_loss(torch.randn(6, 1), torch.ones(6, 1), indexes=torch.zeros(6, dtype=torch.long))
 
 
 def test_other_shapes_are_for_lists():

@@ -51,6 +51,18 @@ def test_first_steps_know_neither_lists_nor_their_weights():
     assert loss(scores, target).shape == (2,)
 
 
+def test_a_loss_of_your_own_may_take_any_target_and_the_state_is_on_the_cpu():
+    class Own(torch.nn.Module):
+        def forward(self, scores, target):
+            return (scores * torch.tensor(target)).sum()
+
+    loss, scores = WarmUp(Own(), 1, first=lambda scores, target: scores.sum()), SCORES.clone().requires_grad_()
+    assert loss(scores, [1, 2, 3, 4]) == SCORES.sum()
+    assert loss(scores, [1, 2, 3, 4]) == (SCORES * torch.tensor([1, 2, 3, 4])).sum()
+    with torch.device("meta"):
+        assert loss.get_extra_state().item() == 1
+
+
 def test_arrays_are_refused_as_the_loss_refuses_them():
     with pytest.raises(TypeError, match="scores must be a tensor; got ndarray"):
         WarmUp(AveragePrecisionLoss(), 1)(SCORES.numpy(), TARGET)

@@ -108,11 +108,10 @@ def arrange(
 
 @lean
 def gather(values: NDArray[np.floating], own: int, places: NDArray[np.int32], found: NDArray[np.floating]) -> None:
-    """Write the values at some places. Those from `own` on were written by other threads.
+    """Write the values at some places.
 
-    They are touched first, one in each cache line. In order a core gets the lines of another one several times as fast
-    as in any order. And it writes to them: the other core, which writes them in the next call, gets lines that were
-    written faster than lines that were only read.
+    Values from `own` on are in the cache of another core. One in each cache line is touched first, in order: that is
+    several times as fast as in any order. The touch is a write, since the other core then gets the line back faster.
     """
     for m in range(own, values.size, 64 // values.itemsize):
         values[m] += 0.0

@@ -1,4 +1,4 @@
-"""Modules that hold a process group, so that they can be copied and saved like others."""
+"""The base of modules that hold a process group, so that they can be copied and saved like others."""
 
 from copy import deepcopy
 from typing import Any, Self
@@ -12,12 +12,14 @@ _WORLD = "torch.distributed.group.WORLD"
 
 
 class GroupModule(nn.Module):
-    """A module with a `process_group`, which is a handle of this process: copies share it.
+    """A module with a `process_group`. Copies share the group. Pickling works if it is WORLD or None."""
 
-    A saved module remembers that its group is WORLD. Another group cannot be saved.
-    """
+    process_group: Any = None
 
-    process_group: Any
+    def __copy__(self) -> Self:
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copy = memo[id(self)] = type(self).__new__(type(self))
@@ -26,13 +28,12 @@ class GroupModule(nn.Module):
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
-        group = self.process_group
-        if group is None:
+        if self.process_group is None:
             return self.__dict__
-        if group is not torch.distributed.group.WORLD:
+        if self.process_group is not torch.distributed.group.WORLD:
             raise TypeError(
-                f"the process_group of {type(self).__name__} cannot be saved. Save the state_dict, or use "
-                "torch.distributed.group.WORLD."
+                f"the process_group of {type(self).__name__} cannot be saved. Save the state_dict. Only "
+                "torch.distributed.group.WORLD can be saved, before destroy_process_group."
             )
         return {**self.__dict__, "process_group": _WORLD}
 
