@@ -139,10 +139,10 @@ def measure(rounds: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for threads, words in ((1, "one thread"), (2, "two threads")):
         torch.set_num_threads(threads)
-        for shortest, longest in ((100, 100), (50, 150)):
+        for lists, shortest, longest in ((1024, 100, 100), (1024, 50, 150), (10_240, 100, 100)):
             lengths = f"{shortest}" if shortest == longest else f"{shortest} to {longest}"
-            calls = flat_lists(1024, shortest, longest)
-            results[f"1,024 lists of {lengths}, flat, {words}"] = compare(calls, rounds)
+            calls = flat_lists(lists, shortest, longest)
+            results[f"{lists:,} lists of {lengths}, flat, {words}"] = compare(calls, rounds)
     results |= {
         "1,024 lists of 100": compare(batches(1024, 100), rounds),
         "10,240 lists of 100": compare(batches(10_240, 100), rounds),
