@@ -446,11 +446,12 @@ def refuse_first(wrong: Tensor, values: Tensor, expected: str, cure: str) -> Non
         raise ValueError(f"{expected}; got {values[index].item()}{where}. {cure}")
 
 
-def check_share(name: str, value: object, zero: bool = False) -> None:
-    """A share of something lies in (0, 1], or in [0, 1]."""
-    if not isinstance(value, int | float) or not (0 <= value <= 1 if zero else 0 < value <= 1):
+def check_share(name: str, value: object, zero: bool = False, one: bool = True) -> None:
+    """A share of something lies between 0 and 1; whether it may be 0 or 1."""
+    if not isinstance(value, int | float) or not (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
         raise ValueError(
-            f"{name} must be a share, {'at least' if zero else 'more than'} 0 and at most 1; got {value!r}."
+            f"{name} must be a share, {'at least' if zero else 'more than'} 0 and {'at most' if one else 'less than'} "
+            f"1; got {value!r}."
         )
 
 

@@ -54,6 +54,7 @@ __all__ = [
     "direct_loss",
     "f_measure_loss",
     "iou_loss",
+    "is_autocast",
     "ndcg_loss",
     "partial_auc_loss",
     "precision_at_k_loss",
@@ -100,9 +101,8 @@ def _structured_loss(
 ) -> Tensor:
     check_reduction(reduction)
     check_tensors(scores, target, mask)
-    device = "cpu" if scores.is_cpu else scores.device.type
-    if (device == "cpu" or torch.amp.is_autocast_available(device)) and torch.is_autocast_enabled(device):
-        with torch.autocast(device, enabled=False):  # at least float32 throughout, as torch's own losses
+    if is_autocast(scores):
+        with torch.autocast(scores.device.type, enabled=False):  # at least float32 throughout, as torch's own losses
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
             return _structured_loss(
                 task, update, scores, target, mask, reduction, dim, indexes, weight, ignore_index, process_group
@@ -132,6 +132,12 @@ def _structured_loss(
         values = values.sum() if values.dim() else values
         values = values / (whole.clamp(min=1) if weight is None else whole.where(whole > 0, 1.0))
     return values if values.dtype == scores.dtype else values.to(scores.dtype)
+
+
+def is_autocast(tensor: Tensor) -> bool:
+    """Whether autocast would change the type of operations on a tensor."""
+    device = "cpu" if tensor.is_cpu else tensor.device.type
+    return (device == "cpu" or torch.amp.is_autocast_available(device)) and torch.is_autocast_enabled(device)
 
 
 class StructuredLoss(GroupModule):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .checks import check_embeddings, check_parts, check_reduction, check_similarity
 from .group_module import GroupModule
-from .loss import structured_loss
+from .loss import is_autocast, structured_loss
 from .task import Task
 from .tasks import AveragePrecision
 from .update import PositiveDirect, Update
@@ -61,6 +61,11 @@ class RetrievalLoss(GroupModule):
     ) -> Tensor:
         """The loss of all queries."""
         check_embeddings(embeddings, labels, ref_embeddings, ref_labels)
+        if is_autocast(embeddings):
+            with torch.autocast(embeddings.device.type, enabled=False):  # similarities in half precision are often tied
+                dtype = torch.promote_types(embeddings.dtype, torch.float32)
+                searched = None if ref_embeddings is None else ref_embeddings.to(dtype)
+                return self(embeddings.to(dtype), labels, searched, ref_labels)
         if self.process_group is not None:
             embeddings, labels = _gather(self.process_group, embeddings, labels)
             if ref_embeddings is not None and ref_labels is not None:

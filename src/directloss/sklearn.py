@@ -207,7 +207,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
             check_rate("learning_rate", self.learning_rate)
         check_rate("weight_decay", self.weight_decay, zero=True)
         check_share("warm_up", self.warm_up, zero=True)
-        check_share("validation_fraction", self.validation_fraction)
+        check_share("validation_fraction", self.validation_fraction, one=False)
 
     def _rows(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, first: bool) -> tuple[NDArray, NDArray]:
         """Checked features, and which rows are positive; at first also what the classes are."""

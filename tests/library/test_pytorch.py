@@ -20,6 +20,7 @@ from directloss import (
     AveragePrecision,
     AveragePrecisionLoss,
     PositiveDirect,
+    RetrievalLoss,
     StructuredLoss,
     Task,
     ZeroOne,
@@ -145,6 +146,21 @@ def test_autocast_changes_neither_value_nor_gradient(member, dtype):
     torch.testing.assert_close(got, want)
     scale = 65536.0  # where a GradScaler starts
     torch.testing.assert_close(torch.autograd.grad(scale * got, scores), torch.autograd.grad(scale * want, scores))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("searched", [False, True])
+def test_autocast_does_not_round_similarities(dtype, searched):
+    generator = torch.Generator().manual_seed(0)
+    embeddings, others = (torch.randn(60, 4, generator=generator) + 9 for _ in range(2))  # cosines close together
+    labels, loss = torch.arange(60) % 5, RetrievalLoss()
+    references = (others, labels) if searched else ()
+    embeddings.requires_grad_()
+    want = loss(embeddings, labels, *references)
+    with torch.autocast("cpu", dtype=dtype):
+        got = loss(embeddings, labels, *references)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(torch.autograd.grad(got, embeddings), torch.autograd.grad(want, embeddings))
 
 
 def test_tensors_without_data_get_a_loss_without_data():
