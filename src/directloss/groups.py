@@ -52,20 +52,13 @@ class Groups(NamedTuple):
 def group(indexes: Tensor) -> Groups:
     """Group items by their ids."""
     ids = np.ascontiguousarray(indexes.detach().cpu().reshape(-1).long().numpy())
-    nothing = np.empty(0, np.int64)
     if not ids.size:
-        return Groups(None, 0, nothing, np.zeros(1, np.int64))
-    kernels = _kernels()
-    starts = kernels.find_runs(ids)
-    if starts.size:
-        return Groups(None, 0, nothing, starts)
-    low, high = kernels.span(ids)
-    if high - low > 4 * ids.size + 1024:  # too many for a table
+        return Groups(None, 0, ids, np.zeros(1, np.int64))
+    low, numbers, starts = _kernels().find_lists(ids)
+    if not starts.size:
         ids = np.unique(ids, return_inverse=True)[1].reshape(-1)
-        low, high = 0, int(ids.max())
-    counts = np.zeros(high - low + 1, np.int64)
-    kernels.count(ids, low, counts)
-    return Groups(ids, low, *kernels.number(counts))
+        low, numbers, starts = _kernels().find_lists(ids)
+    return Groups(ids if numbers.size else None, low, numbers, starts)
 
 
 @cache

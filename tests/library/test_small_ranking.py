@@ -474,6 +474,22 @@ def test_lists_are_numbered_by_their_ids():
         assert starts.tolist() == [0, *np.cumsum(sizes[present])]
 
 
+@pytest.mark.parametrize(
+    "ids", [[5], [5, 5, 7], [7, 5, 7], [-3, 4, -3, 0], [2**62, -(2**63), 0], [2**63 - 1, -(2**63)]]
+)
+def test_lists_are_found_in_order_by_a_table_or_not_at_all(ids):
+    low, numbers, starts = groups.find_lists(np.array(ids))
+    if ids == sorted(ids):
+        assert numbers.size == 0
+        assert starts.tolist() == [k for k, one in enumerate(ids) if [one] != ids[k - 1 : k]] + [len(ids)]
+    elif max(ids) - min(ids) > 4 * len(ids) + 1024:
+        assert numbers.size == starts.size == 0
+    else:
+        assert low == min(ids)
+        assert numbers[np.array(ids) - low].tolist() == [sorted(set(ids)).index(one) for one in ids]
+        assert np.diff(starts).tolist() == [ids.count(one) for one in sorted(set(ids))]
+
+
 @pytest.mark.parametrize("longest", [1, 3, 15, 16, 17, 33, 100, 1000, 2**20, 2**30])
 def test_every_list_has_room_for_itself_and_little_more(longest):
     rng = np.random.default_rng(12)

@@ -5,9 +5,27 @@ from numpy.typing import NDArray
 
 from . import compiled, lean
 
-__all__ = ["arrange", "count", "find_runs", "gather", "number", "span", "stand"]
+__all__ = ["arrange", "count", "find_lists", "find_runs", "gather", "number", "span", "stand"]
 
 _KINDS = 256  # of lengths, up to 2^30 items
+
+
+@compiled
+def find_lists(ids: NDArray[np.int64]) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:  # [n], n ≥ 1
+    """Which lists there are: the least id, by id − low the number of its list, where each starts and the last one ends.
+
+    If ids do not fall anywhere there are no numbers. If a table of all ids would be too large there is nothing.
+    """
+    nothing, starts = np.empty(0, np.int64), find_runs(ids)
+    if starts.size:
+        return 0, nothing, starts
+    low, high = span(ids)
+    if np.uint64(high) - np.uint64(low) > np.uint64(4 * ids.size + 1024):  # also if the difference has 64 bits
+        return 0, nothing, nothing
+    counts = np.zeros(high - low + 1, np.int64)
+    count(ids, low, counts)
+    numbers, starts = number(counts)
+    return low, numbers, starts
 
 
 @compiled
