@@ -555,11 +555,11 @@ def check_chunk_scores(scores: Tensor) -> Tensor:
     return scores
 
 
-def check_chunk_count(same: bool, first: int) -> None:
+def check_chunk_count(first: int, second: int) -> None:
     """There are chunks, and the second pass has as many as the first."""
     if not first:
         raise ValueError("chunks() gave no chunks.")
-    if not same:
+    if first != second:
         raise ValueError(
             f"chunks() gave {first} chunks in the first pass, and another number in the second. It must return all "
             "chunks each time: a list, or a new iterator."

@@ -64,7 +64,7 @@ def _dtype_code(tensor: Tensor | None) -> int:
 def _common_dtype(codes: list[int], sizes: list[int]) -> torch.dtype | None:
     """One type for the tensors of all processes, given the codes of theirs. All get the same error."""
     codes = [code for code, items in zip(codes, sizes, strict=True) if items] or codes
-    if max(codes) == -1:
+    if set(codes) == {-1}:
         return None
     if -2 in codes:
         raise TypeError(

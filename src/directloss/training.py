@@ -1,8 +1,7 @@
 """What training loops import beside the loss: a warm-up, batches with positives, and one ranking over many chunks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -171,19 +170,20 @@ def accumulate(
         for chunk in chunks():
             states.append((torch.get_rng_state(), torch.cuda.get_rng_state_all()))
             parts.append(check_chunk_scores(network(chunk)))
-    check_chunk_count(True, len(parts))
+    check_chunk_count(len(parts), len(parts))  # there are some
     scores = torch.cat(parts).requires_grad_()
     (at_scores,) = torch.autograd.grad(loss(scores), scores)
     finite = scores.detach()[scores.isfinite()]
     spread = float(finite.max() - finite.min()) if finite.numel() else 0.0
-    first_pass = zip(states, parts, at_scores.split([len(part) for part in parts]), strict=True)
-    nothing = object()
-    for chunk, first in zip_longest(chunks(), first_pass, fillvalue=nothing):
-        check_chunk_count(chunk is not nothing and first is not nothing, len(parts))
-        state, before, gradient = cast(Any, first)
-        torch.set_rng_state(state[0])
-        torch.cuda.set_rng_state_all(state[1])
+    gradients = at_scores.split([len(part) for part in parts])
+    passed = 0
+    for chunk in chunks():
+        check_chunk_count(len(parts), max(len(parts), passed + 1))  # not more than before
+        torch.set_rng_state(states[passed][0])
+        torch.cuda.set_rng_state_all(states[passed][1])
         again = network(chunk)
-        check_same_scores(before, again.detach(), spread)
-        again.backward(gradient)
+        check_same_scores(parts[passed], again.detach(), spread)
+        again.backward(gradients[passed])
+        passed += 1
+    check_chunk_count(len(parts), passed)
     return scores.detach(), at_scores

@@ -114,6 +114,7 @@ def different(group: Any, process: int) -> dict[str, Any]:
         ),
         "some ids": lambda: loss(scores, target, indexes=target if first else None),
         "complex": lambda: loss(scores, target if first else target.to(torch.complex64)),
+        "complex ids": lambda: loss(scores, target, indexes=target.to(torch.complex64) if first else None),
         "one list in the wrong shape": lambda: loss(scores.unsqueeze(1), target.unsqueeze(1)),
     }
     found = {}
