@@ -16,9 +16,9 @@ def _several(name: str, variant: str, methods: Sequence[str], noise: float = 0.0
 @block
 def claims() -> str:
     """What the paper claims, an example of our numbers, and the verdict."""
-    noise = TO_THE_END.format("raw", "noisy validation")
+    noise = TO_THE_END.format("standardised", "noisy validation")
     actions, detection = f"{LINEAR}: {RULES[0]}", f"{ALL_IMAGES}: {CHOICES[0]}"
-    all_actions, all_images = ("actions", TODAY), (ALL, f"{ALL}-2048")
+    all_actions, all_images = ("actions", TODAY), ALL
     three = ("pos-AP", "hinge-AP", "x-ent")
     collapse = "With 20 % flipped labels hinge-AP collapses: less than a tenth of its AP on clean labels is left"
     damaged = "With a tenth or more of the samples damaged, the negative update does worse than the positive one"

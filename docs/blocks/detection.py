@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from directloss.experiments.linear_models import LINEAR_MODELS
 from docs import paper
 
 from .actions import by_class
@@ -15,37 +16,13 @@ from .verdicts import FOUR, THREE
 
 __all__ = ["ALL", "ALL_IMAGES", "CHOICES", "classes_of_both"]
 
-STUDY = "squeezenet, pooled, 500 images, 2000 boxes, batches of 512"
 CHOICES = ("settings by class", "one setting for all classes")
-
-
-@block
-def detection_table_2() -> str:
-    """The paper's Table 2 and ours, for both rules of choosing."""
-    from directloss.experiments.detection.summary import PAPER
-
-    rows = [
-        [f"{method}, the paper", *(f"{row[noise]:.3f}" if noise in row else "–" for noise in (0.0, 0.2))]
-        for method, row in PAPER.items()
-    ]
-    for choice in CHOICES:
-        for method in FOUR:
-            cells = (mean_cell("detection", f"{STUDY}: {choice}", method, noise) for noise in (0.0, 0.2))
-            rows.append([f"{method}, SqueezeNet, {choice}", *cells])
-    return as_table(["mean AP of twenty classes; training labels flipped", *in_percent((0.0, 0.2))], rows)
 
 
 ALL = "detection-all-images"
 """The file of results on the paper's own lists."""
-LONG = "efficientnet-lite0, layers, all images, 1200 boxes, batches of 2048, 50 % of negatives hard"
-ALL_IMAGES = LONG.replace("2048", "512")
-
-
-def _studies() -> list[tuple[str, str]]:
-    """Those that have results."""
-    known = {key[0].partition(":")[0] for key in records_of(ALL)}
-    studies = (ALL_IMAGES, "batches of 512"), (LONG, "batches of 2048")
-    return [(study, words) for study, words in studies if study in known]
+ALL_IMAGES = "efficientnet-lite0, layers, all images, 1200 boxes, batches of 2048, 50 % of negatives hard"
+FIVE = (*LINEAR_MODELS, *THREE)
 
 
 @block
@@ -58,27 +35,24 @@ def detection_all_images() -> str:
         [f"{method}, the paper", *(f"{row[noise]:.3f}" if noise in row else "–" for noise in levels)]
         for method, row in PAPER.items()
     ]
-    for study, words in _studies():
-        batch = "" if study == ALL_IMAGES else f"{words}, "
-        rows += [
-            [f"{method}, {batch}{choice}", *(mean_cell(ALL, f"{study}: {choice}", method, noise) for noise in levels)]
-            for choice in CHOICES
-            for method in FOUR
-        ]
-        for method, strength, given in (("hinge-AP", "1", "margin 1"), ("pos-AP", "0.1", "ε 0.1")):
-            variant = f"{study}: strength {strength}"
-            rows.append([f"{method}, {batch}{given}", *(mean_cell(ALL, variant, method, noise) for noise in levels)])
+    rows += [
+        [f"{method}, {choice}", *(mean_cell(ALL, f"{ALL_IMAGES}: {choice}", method, noise) for noise in levels)]
+        for choice in CHOICES
+        for method in FIVE
+    ]
+    for method, strength, given in (("hinge-AP", "1", "margin 1"), ("pos-AP", "0.1", "ε 0.1")):
+        variant = f"{ALL_IMAGES}: strength {strength}"
+        rows.append([f"{method}, {given}", *(mean_cell(ALL, variant, method, noise) for noise in levels)])
     return as_table(["mean AP of twenty classes; training labels flipped", *in_percent(levels)], rows)
 
 
 @block
 def detection_all_gains() -> str:
-    """pos-AP against its two rivals on the paper's own lists, paired by class and seed."""
+    """pos-AP against its rivals on the paper's own lists, paired by class and seed."""
     rows = [
-        [f"{other}: {batch}, {how}", *(gain_cell(ALL, f"{study}: {how}", other, k) for k in (0.0, 0.2))]
-        for study, batch in _studies()
+        [f"{other}: {how}", *(gain_cell(ALL, f"{ALL_IMAGES}: {how}", other, k) for k in (0.0, 0.2))]
         for how in CHOICES
-        for other in ("x-ent", "hinge-AP")
+        for other in (*LINEAR_MODELS, "x-ent", "hinge-AP")
     ]
     return as_table(["pos-AP minus", *in_percent((0.0, 0.2))], rows)
 
@@ -120,58 +94,26 @@ def detection_all_classes() -> str:
     return by_class(ALL, f"{ALL_IMAGES}: {CHOICES[0]}", (0.0, 0.2), _paper_detection())
 
 
-@block
-def detection_gains() -> str:
-    """pos-AP against its two rivals."""
-    rows = [
-        [f"{other}: SqueezeNet, {how}", *(gain_cell("detection", f"{STUDY}: {how}", other, k) for k in (0.0, 0.2))]
-        for how in CHOICES
-        for other in ("x-ent", "hinge-AP")
-    ]
-    return as_table(["pos-AP minus", *in_percent((0.0, 0.2))], rows)
-
-
-@block
-def detection_strengths() -> str:
-    """Every method where its strength is given."""
-    rows = []
-    for strength in ("0.001", "0.01", "0.1", "1", "10", "100", "1000", "10000"):
-        variant = f"{STUDY}: strength {strength}"
-        rows.append([strength, *(mean_cell("detection", variant, method, k) for k in (0.0, 0.2) for method in THREE)])
-    words = dict(zip(THREE, ("scale", "margin", "ε"), strict=True))
-    clean = (f"{method} ({words[method]}), 0 %" for method in THREE)
-    return as_table(["strength", *clean, *(f"{method}, 20 %" for method in THREE)], rows)
-
-
-@block
-def detection_classes() -> str:
-    """Class by class, settings by class, with the paper's number in brackets."""
-    return by_class("detection", f"{STUDY}: {CHOICES[0]}", (0.0, 0.2), _paper_detection())
-
-
 @cache
 def _paper_detection() -> paper.Numbers:
     """The paper's Table 2."""
     return paper.read(RESULTS / "paper-detection.csv")
 
 
-def _ap_of_both(of_all: bool, choice: str, noise: float, method: str, classes: Sequence[str]) -> Any:
-    """AP of classes: a row of the paper's, a row of ours, on all images or on 500."""
-    theirs, records = _paper_detection(), records_of(ALL if of_all else "detection")
-    keys = (
-        (f"{ALL_IMAGES if of_all else STUDY}: {choice}", method, noise, None if of == paper.MEAN else of, "test_ap")
-        for of in classes
-    )
+def _ap_of_both(choice: str, noise: float, method: str, classes: Sequence[str]) -> Any:
+    """AP of classes: a row of the paper's, a row of ours."""
+    theirs, records = _paper_detection(), records_of(ALL)
+    keys = ((f"{ALL_IMAGES}: {choice}", method, noise, None if of == paper.MEAN else of, "test_ap") for of in classes)
     return np.array([[theirs[of, noise, method] for of in classes], [records[key]["mean"] for key in keys]])
 
 
-def _detection_correlations(of_all: bool, choice: str) -> dict[str, float]:
+def _detection_correlations(choice: str) -> dict[str, float]:
     """Rank correlations of classes and of methods between the paper and ours."""
     classes = sorted({of for of, *_ in _paper_detection()} - {paper.MEAN})
-    x_ent, hinge, pos = (_ap_of_both(of_all, choice, 0.0, method, classes) for method in THREE)
-    noisy = _ap_of_both(of_all, choice, 0.2, "pos-AP", classes)
+    x_ent, hinge, pos = (_ap_of_both(choice, 0.0, method, classes) for method in THREE)
+    noisy = _ap_of_both(choice, 0.2, "pos-AP", classes)
     columns = [(0.0, "x-ent"), (0.0, "hinge-AP"), (0.0, "pos-AP"), (0.2, "hinge-AP"), (0.2, "pos-AP")]
-    means = np.concatenate([_ap_of_both(of_all, choice, *column, [paper.MEAN]) for column in columns], 1)
+    means = np.concatenate([_ap_of_both(choice, *column, [paper.MEAN]) for column in columns], 1)
     one_by_one = (paper.spearman(*rows.T) for rows in np.stack([x_ent, hinge, pos]).transpose(2, 0, 1))
     return {
         "20 classes: AP of x-ent, 0 %": paper.spearman(*x_ent),
@@ -188,19 +130,9 @@ def _detection_correlations(of_all: bool, choice: str) -> dict[str, float]:
 
 
 @block
-def detection_ranks() -> str:
-    """Rank correlations between the paper and ours, for both rules of choosing."""
-    return _ranks(False)
-
-
-@block
 def detection_all_ranks() -> str:
-    """The same on the paper's own lists."""
-    return _ranks(True)
-
-
-def _ranks(of_all: bool) -> str:
-    found = [_detection_correlations(of_all, choice) for choice in CHOICES]
+    """Rank correlations between the paper and ours, for both rules of choosing."""
+    found = [_detection_correlations(choice) for choice in CHOICES]
     rows = [[name, *(f"{each[name]:.2f}".replace("-", "−") for each in found)] for name in found[0]]
     return as_table(["rank correlation of the paper and ours", *CHOICES], rows)
 

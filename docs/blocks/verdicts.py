@@ -67,8 +67,6 @@ def verdicts() -> str:
         "actions": ", SqueezeNet and AlexNet",
         "actions-efficientnet": ", EfficientNet-Lite0",
         "detection-all-images": ", all images",
-        "detection-all-images-2048": ", all images, batches of 2048",
-        "detection": ", 500 images of each list",
     }
     rows = [
         [judged.study + what, says, judged.source, verdict_of(report, says)]

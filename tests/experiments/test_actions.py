@@ -29,6 +29,7 @@ from directloss.experiments.harness.cache import Cache
 from directloss.experiments.harness.experiment import Made, Run
 from directloss.experiments.harness.options import arguments
 from directloss.experiments.harness.progress import no_steps
+from directloss.experiments.linear_models import LINEAR_MODELS
 from directloss.experiments.report.verdicts import judge
 from directloss.experiments.sweep import Setting
 from directloss.experiments.vision.backbones import AlexNet, SqueezeNet, cached_backbone, load_weights
@@ -111,7 +112,7 @@ def test_the_second_call_computes_nothing(place, finished):
     before = {path: path.stat().st_mtime_ns for path in (place / "cache").rglob("*.npy")}
     done = call(place, *line)
     assert done.returncode == 0
-    assert "all 11 runs are in" in done.stdout
+    assert "all 15 runs are in" in done.stdout
     assert before
     assert {path: path.stat().st_mtime_ns for path in (place / "cache").rglob("*.npy")} == before
 
@@ -403,7 +404,7 @@ def test_options_that_do_not_fit_features_are_refused(place, own):
 
 def test_on_features_of_today_all_methods_have_as_many_settings():
     found = configs(ActionsOptions(preset="paper", backbone="efficientnet-lite0"))
-    assert {len(config.settings) for config in found} == {24}
+    assert {len(config.settings) for config in found if config.method not in LINEAR_MODELS} == {48}
     by_head = {(config.head, config.method): set() for config in found}
     for config in found:
         by_head[config.head, config.method].add((config.seed, config.noise, config.action))
@@ -432,6 +433,37 @@ def test_noise_strikes_training_and_its_own_validation_only(place, monkeypatch):
     for name in seen[0]:
         assert torch.equal(seen[0][name][0], seen[1][name][0])
     assert seen[0]["validation"][0] is seen[0]["noisy_validation"][0]
+
+
+def test_heads_see_centred_inputs_and_their_biases_start_at_the_log_odds_and_do_not_decay(place, monkeypatch):
+    source, _ = prepared(place)
+    seen = []
+
+    def spy(result, method, settings, heads, sets, **options):
+        inputs, target = sets["train"]
+        torch.testing.assert_close(inputs.mean(0), torch.zeros(inputs.shape[1]), atol=1e-4, rtol=0)
+        assert heads.decayed[:-1].all()
+        assert not heads.decayed[-1]
+        scales = torch.tensor([setting.strength if method == "x-ent" else 1.0 for setting in settings])
+        odds = target.float().mean().logit()
+        torch.testing.assert_close(heads.weights[:, -1].detach() * scales, odds.expand(len(settings)))
+        seen.append(method)
+
+    monkeypatch.setattr("directloss.experiments.actions.experiment.sweep", spy)
+    for config in configs(asked(place, seeds=1), source):
+        if config.method not in LINEAR_MODELS:
+            run(config)
+    assert {"x-ent", "hinge-AP", "pos-AP"} <= set(seen)
+
+
+@pytest.mark.parametrize("method", LINEAR_MODELS)
+def test_linear_models_have_one_checkpoint(place, method):
+    source, _ = prepared(place)
+    config = next(c for c in configs(asked(place, seeds=1), source) if c.method == method)
+    found = run(config)
+    found.check(config)
+    assert len(found.iterations) == 1
+    assert max(found.train[0]) > 0.5
 
 
 @pytest.mark.parametrize("train", ["top", "all"])

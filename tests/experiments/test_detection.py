@@ -23,13 +23,15 @@ from directloss.experiments.data.voc import CLASSES, Annotation, DevkitError, Sc
 from directloss.experiments.detection import experiment as detection
 from directloss.experiments.detection import mining
 from directloss.experiments.detection.config import Config, DetectionOptions, ObjectCounts, Result, TrainingCounts
-from directloss.experiments.detection.experiment import configs, prepare, run
+from directloss.experiments.detection.experiment import SHARE, configs, prepare, run
 from directloss.experiments.detection.images import CACHE, PARTS, Images, cache_images, pick, read_images
 from directloss.experiments.harness.cache import Cache
 from directloss.experiments.harness.experiment import Made, Run
 from directloss.experiments.harness.typed import decode, encode
-from directloss.experiments.networks import Heads
-from directloss.experiments.sweep import Setting
+from directloss.experiments.linear_models import LINEAR_MODELS
+from directloss.experiments.networks import Heads, Scaling
+from directloss.experiments.sweep import Setting, combinations
+from directloss.experiments.trainers import train
 from directloss.experiments.vision import regions
 from directloss.experiments.vision.backbones import WeightsError
 from directloss.experiments.vision.calibration import fit_precision, precision_at
@@ -468,7 +470,8 @@ def test_noise_changes_nothing_but_the_labels_that_train(prepared, monkeypatch):
     used = labels[labels != 0] == 1
     assert torch.equal(seen[0][1], torch.from_numpy(used))
     rows = np.flatnonzero(labels)
-    assert np.array_equal(seen[0][0].numpy(), CACHE.array(prepared.source.keys[2])[rows].astype(np.float32))
+    taken = torch.from_numpy(CACHE.array(prepared.source.keys[2])[rows].astype(np.float32))
+    assert torch.equal(seen[0][0], Scaling.of(taken)(taken))
     for _, target, batches in seen:
         for batch in batches:
             assert len(batch) == 32
@@ -769,19 +772,48 @@ def test_picking_zero_takes_all_of_them_with_classes_too(scenes):
 
 def test_configurations_of_both_presets():
     quick, paper = configs(DetectionOptions()), configs(DetectionOptions(preset="paper"))
-    assert len(quick) == len(set(quick)) == 3 * 3 * 2 * 3
-    assert len(paper) == len(set(paper)) == 3 * 20 * 2 * 3
+    assert len(quick) == len(set(quick)) == 3 * 2 * (3 * 3 + 2)
+    assert len(paper) == len(set(paper)) == 20 * 2 * (3 * 3 + 2)
     assert {one.category for one in paper} == set(CLASSES)
     assert {one.seed for one in configs(DetectionOptions(preset="paper", seeds=5))} == set(range(5))
     assert {(one.method, one.noise) for one in quick} == {
-        (method, noise) for method in ("x-ent", "hinge-AP", "pos-AP") for noise in (0.0, 0.2)
+        (method, noise) for method in ("x-ent", "hinge-AP", "pos-AP", *LINEAR_MODELS) for noise in (0.0, 0.2)
     }
-    everything = configs(DetectionOptions(preset="paper", images=0))
-    assert len(everything) == len(paper)
-    for some in (quick, paper, everything):
-        assert len({len(one.settings) for one in some}) == 1  # no method may try more than another
+    for some in (quick, paper):
+        tried = {one.method: len(one.settings) for one in some}
+        assert tried["pos-AP"] <= min(tried["x-ent"], tried["hinge-AP"])  # a baseline gets no less than ours
     for method, strength in (("hinge-AP", 1.0), ("pos-AP", 0.1)):  # the paper's
-        assert {strength} <= {of.strength for one in everything if one.method == method for of in one.settings}
+        assert {strength} <= {of.strength for one in paper if one.method == method for of in one.settings}
+
+
+@pytest.mark.parametrize("method", ["x-ent", "hinge-AP", "pos-AP"])
+def test_heads_see_centred_inputs_and_their_biases_start_at_the_log_odds_and_do_not_decay(
+    prepared, method, monkeypatch
+):
+    seen = []
+
+    def spy(heads, loss, inputs, target, **options):
+        seen.append((heads.weights.detach().clone(), heads.decayed, inputs))
+        return train(heads, loss, inputs, target, **options)
+
+    monkeypatch.setattr("directloss.experiments.detection.experiment.train", spy)
+    run(config(prepared.source, method=method, iterations=2))
+    ((weights, decayed, inputs),) = seen
+    torch.testing.assert_close(inputs.mean(0), torch.zeros(inputs.shape[1]), atol=1e-4, rtol=0)
+    torch.testing.assert_close(inputs.square().mean(), torch.tensor(1.0), atol=1e-3, rtol=0)
+    assert decayed[:-1].all()
+    assert not decayed[-1]
+    asked = config(prepared.source).settings
+    scales = torch.tensor([setting.strength if method == "x-ent" else 1.0 for setting in asked])
+    torch.testing.assert_close((scales * weights[:, -1]).sigmoid(), torch.full((len(weights),), SHARE))
+
+
+@pytest.mark.parametrize("method", LINEAR_MODELS)
+def test_linear_models_detect_as_heads_do(prepared, method):
+    found = run(config(prepared.source, method=method, settings=combinations([0.0, 0.5], [0.0], [0.1, 10.0])))
+    assert len(found.test) == 4
+    assert max(found.test) > 0.2
+    assert found.dead == (0.0,) * 4
 
 
 def test_configurations_come_back_from_plain_values(prepared):

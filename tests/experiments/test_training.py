@@ -1,5 +1,6 @@
 """Networks side by side train exactly as they would alone, and two passes give the gradient of one."""
 
+import itertools
 from itertools import repeat
 
 import pytest
@@ -7,7 +8,9 @@ import torch
 from torch import nn
 
 from directloss import AveragePrecisionLoss
-from directloss.experiments.networks import Heads, Networks
+from directloss.experiments.linear_models import LINEAR_MODELS, SHARES, fit
+from directloss.experiments.networks import Classifiers, Heads, Networks, Scaling
+from directloss.experiments.sweep import combinations
 from directloss.experiments.trainers import fine_tune, passes, train
 from directloss.training import accumulate, with_positives
 
@@ -287,3 +290,79 @@ def test_fine_tuning_leaves_frozen_layers_alone_counts_dead_gradients_and_ends_w
     settings["learning_rate"] = 1e200
     fine_tune(network, network.head, batches, lambda scores, _: scores.square().sum(), **settings, callback=told.append)
     assert len(told) < 4
+
+
+def test_classifiers_start_at_their_biases_which_do_not_decay():
+    """The last bias starts where it is told; with a loss that has no gradient, weights shrink and biases stay."""
+    heads = Classifiers((3, 2, 1), torch.tensor([-1.5, 0.5]), torch.Generator().manual_seed(0))
+    before = heads.weights.detach().clone()
+    assert before[:, -1].tolist() == [-1.5, 0.5]
+    train(
+        heads, lambda scores, target: scores.sum(1) * 0, torch.randn(8, 3), torch.ones(8, dtype=torch.bool),
+        learning_rates=torch.tensor([0.1, 0.1]), weight_decays=torch.tensor([1.0, 0.0]), iterations=1,
+    )  # fmt: skip
+    weights = torch.tensor([True] * 6 + [False] * 2 + [True] * 2 + [False])
+    assert torch.equal(heads.decayed, weights)
+    torch.testing.assert_close(heads.weights[0, weights], 0.9 * before[0, weights])
+    assert torch.equal(heads.weights[0, ~weights], before[0, ~weights])
+    assert torch.equal(heads.weights[1], before[1])
+
+
+def test_scaled_inputs_are_centred_and_undone_weights_score_them_as_they_were():
+    """The mean is zero, the mean square is one, and one number scales all; a constant input is no division by zero."""
+    inputs = torch.randn(50, 4) * torch.tensor([1.0, 2.0, 3.0, 0.0]) + 10
+    scaling = Scaling.of(inputs)
+    torch.testing.assert_close(scaling(inputs).mean(0), torch.zeros(4), atol=1e-5, rtol=0)
+    torch.testing.assert_close(scaling(inputs).square().mean(), torch.tensor(1.0))
+    heads = Classifiers((4, 1), torch.tensor([0.3, -2.0]), torch.Generator().manual_seed(0))
+    scores = heads(scaling(inputs)).detach()
+    with torch.no_grad():
+        heads.weights.copy_(scaling.undone(heads.weights))
+    torch.testing.assert_close(heads(inputs), scores, atol=1e-4, rtol=1e-4)
+    assert Scaling.of(torch.ones(3, 2))(torch.ones(3, 2)).tolist() == [[0.0, 0.0]] * 3
+
+
+def test_falling_steps_end_at_zero():
+    """Of a loss with a constant gradient, plain momentum aside: the steps shrink linearly."""
+    heads = Heads(1, (1, 1), "small", torch.Generator().manual_seed(0))
+    at = []
+    train(
+        heads, lambda scores, target: scores.sum(1), torch.ones(1, 1), torch.ones(1, dtype=torch.bool),
+        learning_rates=torch.tensor([0.1]), weight_decays=torch.tensor([0.0]), iterations=4, falling=True,
+        callback=lambda iteration: at.append(heads.weights[0, 0].item()),
+    )  # fmt: skip
+    steps = [before - after for before, after in itertools.pairwise(at)]
+    torch.testing.assert_close(torch.tensor(steps), torch.tensor([0.075, 0.05, 0.025]), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("method", LINEAR_MODELS)
+def test_linear_models_are_scikit_learns_in_the_words_of_a_setting(method, share):
+    """The gradient of the mean loss plus half the decay times the squared weights is zero; biases do not decay."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(200, 3, generator=generator)
+    target = inputs[:, 0] + torch.randn(200, generator=generator) > 1
+    settings = combinations([share], [0.0], [0.01, 1.0])
+    found = fit(method, settings, inputs, target).double()
+    weight = torch.ones(200) if not share else torch.where(target, share / target.double().mean(), 1.0)
+    if share:
+        weight = weight.where(target, (1 - share) / (~target).double().mean())
+    for setting, row in zip(settings, found, strict=True):
+        row.requires_grad_()
+        scores = inputs.double() @ row[:-1] + row[-1]
+        signs = torch.where(target, 1.0, -1.0)
+        values = (
+            nn.functional.softplus(-signs * scores)
+            if method == "LogisticRegression"
+            else (1 - signs * scores).relu().square()
+        )
+        value = (weight * values).mean() + setting.weight_decay / 2 * row[:-1].square().sum()
+        (gradient,) = torch.autograd.grad(value, row)
+        torch.testing.assert_close(gradient, torch.zeros(4, dtype=torch.float64), atol=5e-3, rtol=0)
+
+
+def test_a_linear_model_that_does_not_converge_is_an_error(monkeypatch):
+    """Not a baseline that was stopped early."""
+    monkeypatch.setattr("directloss.experiments.linear_models.ITERATIONS", 1)
+    with pytest.raises(RuntimeError, match=r"LogisticRegression with C = .* did not converge"):
+        fit("LogisticRegression", combinations([0.0], [0.0], [1e-6]), torch.randn(50, 5), torch.rand(50) > 0.5)

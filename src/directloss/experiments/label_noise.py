@@ -35,7 +35,8 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
 QUICK = ("pos-AP", "hinge-AP", "x-ent")
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4)
 KINDS = ("raw", "standardised")
-RATES = (0.001, 0.005, 0.03)
+RATES = (0.001, 0.005, 0.03, 0.1)
+DECAYS = (0.0, 1.0, 10.0)
 WIDTHS = (10, 32, 32, 1)
 
 
@@ -75,11 +76,13 @@ def configs(options: Options, source: None = None) -> list[Config]:
     differences can be told from chance.
     """
     if options.preset == "paper":
-        methods, levels, kinds, rates, every, seeds = tuple(STRENGTHS), LEVELS, KINDS, RATES, 1, 5
+        methods, levels, kinds, rates, decays, every, seeds = tuple(STRENGTHS), LEVELS, KINDS, RATES, DECAYS, 1, 5
     else:
-        methods, levels, kinds, rates, every, seeds = QUICK, LEVELS[::2], KINDS[:1], RATES[::2], 2, 10
+        methods, levels, kinds, rates, decays, every, seeds = (
+            QUICK, LEVELS[::2], KINDS[:1], RATES[::2], DECAYS[:2], 2, 10
+        )  # fmt: skip
     return [
-        Config(method, seed, noise, inputs, 1000, 300, grid(method, STRENGTHS[method][::every], rates, (0.0, 1.0)))
+        Config(method, seed, noise, inputs, 1000, 300, grid(method, STRENGTHS[method][::every], rates, decays))
         for seed in range(options.seeds or seeds)
         for inputs in kinds
         for noise in levels
@@ -229,7 +232,7 @@ EXPERIMENT = Experiment[Options, None, Config, Result](
         "paper's; standardised inputs are divided by 10. The paper chose settings by training AP. The other rules show "
         "what that costs."
     ),
-    version=1,
+    version=2,
     presets=("quick", "paper"),
     options=Options,
     config=Config,

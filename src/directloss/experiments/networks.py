@@ -5,11 +5,12 @@ with one matrix product and one batch of lists for all. On short lists this is s
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["INITIALISATIONS", "Heads", "Networks"]
+__all__ = ["INITIALISATIONS", "Classifiers", "Heads", "Networks", "Scaling"]
 
 INITIALISATIONS = ("normal", "he", "small")
 
@@ -42,6 +43,8 @@ class Networks(nn.Module):
         self.sizes = [len(part) for part in parts]
         self.weights = nn.Parameter(torch.cat(parts).repeat(copies, 1))
         """(copies, weights and biases of all layers): one tensor, so that one optimizer step updates all of them."""
+        self.decayed: Tensor | None = None
+        """Which weights decay, True where one does; None: all."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Score all items by every network."""
@@ -71,3 +74,40 @@ class Heads(Networks):
             weight, bias = parts[2 * layer].view(copies, outputs, width), parts[2 * layer + 1].unsqueeze(-1)
             hidden = torch.baddbmm(bias, weight, hidden.relu_())
         return hidden.squeeze(1)
+
+
+class Classifiers(Heads):
+    """Heads trained as a careful user trains a classifier: biases do not decay, and the last one starts at `biases`.
+
+    Inputs should be centred, see `Scaling`, and the last bias should start at the log odds of the labels. Else the
+    first step of a loss on single items, such as cross-entropy, goes along the mean of the inputs. A loss on a ranking
+    ignores a common shift, so a comparison of the two would not be fair.
+    """
+
+    def __init__(self, widths: Sequence[int], biases: Tensor, generator: torch.Generator) -> None:
+        super().__init__(len(biases), widths, "small", generator)
+        self.decayed = torch.arange(len(self.sizes)).repeat_interleave(torch.tensor(self.sizes)) % 2 == 0
+        with torch.no_grad():
+            self.weights[:, -1] = biases
+
+
+class Scaling(NamedTuple):
+    """Centres inputs, and scales them by one number so that their mean square is one."""
+
+    mean: Tensor
+    size: Tensor
+
+    @classmethod
+    def of(cls, inputs: Tensor) -> "Scaling":
+        """Fitted to training rows (items, features)."""
+        mean = inputs.mean(0)
+        return cls(mean, (inputs - mean).square().mean().sqrt().clamp_min(1e-9))
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """The inputs as heads get them."""
+        return (inputs - self.mean) / self.size
+
+    def undone(self, weights: Tensor) -> Tensor:
+        """Weights of linear heads (copies, features + bias) that give the same scores of the inputs as they were."""
+        slopes = weights[:, :-1] / self.size
+        return torch.cat([slopes, weights[:, -1:] - (slopes @ self.mean)[:, None]], 1)

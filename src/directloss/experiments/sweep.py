@@ -26,6 +26,8 @@ __all__ = [
     "average_precisions",
     "checkpoints",
     "choose",
+    "combinations",
+    "first_biases",
     "grid",
     "losses",
     "sweep",
@@ -93,6 +95,13 @@ def grid(
         count = len(strengths) * len(learning_rates)
         learning_rates = [low * (high / low) ** (k / max(count - 1, 1)) for k in range(count)]
         strengths = (1.0,)
+    return combinations(strengths, learning_rates, weight_decays)
+
+
+def combinations(
+    strengths: Sequence[float], learning_rates: Sequence[float], weight_decays: Sequence[float]
+) -> tuple[Setting, ...]:
+    """A setting for every strength, step size and weight decay."""
     return tuple(
         Setting(strength, float(f"{learning_rate:.3g}"), weight_decay)
         for strength in strengths
@@ -182,6 +191,16 @@ def losses(method: str, settings: Sequence[Setting]) -> Callable[[Tensor, Tensor
     """The method's loss of scores (settings, items), each row with the strength of its setting."""
     strengths = torch.tensor([setting.strength for setting in settings], dtype=torch.float64)
     return lambda scores, target: METHODS[method].loss(scores, target, strengths)
+
+
+def first_biases(method: str, settings: Sequence[Setting], share: float) -> Tensor:
+    """Of a head for each setting: the log odds of a share of positives, so that training need not first find them.
+
+    Cross-entropy multiplies scores by its strength, so its bias is divided by it.
+    """
+    odds = torch.logit(torch.tensor(share), eps=1e-6)
+    scaled = method == "x-ent"
+    return torch.stack([odds / setting.strength if scaled else odds for setting in settings])
 
 
 def average_precisions(scores: Tensor, target: Tensor) -> list[float]:

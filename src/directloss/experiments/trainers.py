@@ -35,6 +35,7 @@ def train(
     iterations: int,
     optimizer: str = "adamw",
     batches: Iterator[Tensor | None] | None = None,
+    falling: bool = False,
     callback: Callback = lambda iteration: None,
 ) -> Tensor:
     """Train every network with its own step size and weight decay; the whole set is one batch by default.
@@ -44,10 +45,13 @@ def train(
     finished iterations. Returns for each network the share of iterations whose gradient was dead: zero at every score.
     A network whose scores are no longer finite stays as it is. Optimizers: "adamw"; or "momentum", gradient descent
     with momentum 0.9 on gradients divided by the length of the network's first gradient, so that one grid of step
-    sizes serves losses of any scale.
+    sizes serves losses of any scale. With `falling`, step sizes fall linearly to zero, so that the end of training on
+    random batches does not depend on the last of them.
     """
     weights = networks.weights
     rate, decay = learning_rates.unsqueeze(1), weight_decays.unsqueeze(1)
+    if networks.decayed is not None:
+        decay = decay * networks.decayed
     step = OPTIMIZERS[optimizer](weights)
     dead = torch.zeros(len(weights))
     batches = batches or passes(len(target), None, None)
@@ -61,8 +65,8 @@ def train(
         dead += (at_scores == 0).all(dim=1)
         (gradient,) = torch.autograd.grad(scores, weights, at_scores)
         with torch.no_grad():
-            move = step(gradient, decay)
-            weights.sub_((rate * move).where(finite, 0.0))
+            share = 1 - (iteration - 1) / iterations if falling else 1.0
+            weights.sub_((share * rate * step(gradient, decay)).where(finite, 0.0))
         callback(iteration)
     return dead / max(iterations, 1)
 

@@ -10,9 +10,10 @@ from ..data.label_noise import flip_labels
 from ..data.voc import ACTIONS, read_actions
 from ..harness.experiment import Experiment
 from ..harness.progress import Progress, Steps, no_progress, no_steps
+from ..linear_models import LINEAR_MODELS, SHARES, fit
 from ..methods import WARM
-from ..networks import Heads
-from ..sweep import Setting, grid, sweep
+from ..networks import Classifiers
+from ..sweep import Setting, average_precisions, combinations, first_biases, grid, sweep
 from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
 from .config import OWN, TRAINED, ActionsOptions, Config, Result, Source
 from .features import CACHE, cache_labels, compute, read_labels
@@ -37,13 +38,18 @@ STEPS = (0.0003, 0.001)
 """Step sizes where the network trains."""
 PIXELS = 160
 """The side of a crop where all of the network trains: half of the time of a crop of full size."""
+DECAYS = (0.0, 0.1, 1.0, 10.0)
+FITTED = combinations(SHARES, (0.0,), (0.01, 0.1, 1.0, 10.0, 100.0))
+"""Settings of scikit-learn's classifiers."""
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4)
 THE_PAPERS = ("alexnet", "squeezenet")
 """The paper's backbone, and one of its accuracy. Their study has other methods and settings than that of all others."""
 EARLIER = ("pos-AP", "hinge-AP", "x-ent", "neg-AP", "central-AP")
 FIRST = ("x-ent", "GCE", "hinge-AP", "pos-AP", WARM)
 STAGES = (
-    ("linear", FIRST),
+    ("linear", ("x-ent", "hinge-AP", "pos-AP")),
+    ("linear", LINEAR_MODELS),
+    ("linear", ("GCE", WARM)),
     ("averaged linear", FIRST),
     ("mlp", FIRST),
     ("linear", ("central-AP", "neg-AP")),
@@ -90,11 +96,12 @@ def configs(options: ActionsOptions, source: Source | None = None) -> list[Confi
         return _of_today(options, source)
     everything = backbone == "squeezenet" or options.preset == "quick"  # else the methods of the paper
     if options.preset == "paper":
-        actions, levels, decays = tuple(ACTIONS), LEVELS, (0.0, 0.1, 1.0)
+        actions, levels, decays = tuple(ACTIONS), LEVELS, DECAYS
         heads = tuple(HEADS) if everything else ("linear",)
     else:
         actions, levels, decays, heads = ("ridinghorse",), (0.0, 0.2), (0.0, 0.1), ("linear",)
     grids = {method: grid(method, STRENGTHS[method], RATES, decays) for method in EARLIER}
+    fitted = dict.fromkeys(LINEAR_MODELS, FITTED)
     costly = {COSTLY: grid(COSTLY, STRENGTHS[COSTLY][:3], RATES[1:], (0.1,))}
     few = {method: grids[method] for method in PAPER}
     found = []
@@ -103,6 +110,7 @@ def configs(options: ActionsOptions, source: Source | None = None) -> list[Confi
             chosen = few if noise in levels[::2] else {}
         else:
             chosen = grids | (costly if head == "linear" and noise in levels[::2] else {}) if everything else few
+            chosen = chosen | fitted if head == "linear" else chosen
         for method, settings in chosen.items():
             found.append(Config(method, seed, noise, action, head, source, None, 300, settings))
     return found
@@ -113,13 +121,17 @@ def _of_today(options: ActionsOptions, source: Source | None) -> list[Config]:
     paper = options.preset == "paper"
     actions, levels = (tuple(ACTIONS), LEVELS) if paper else (("ridinghorse",), (0.0, 0.2))
     return [
-        Config(method, seed, noise, action, head, source, None, 300, grid(method, STRENGTHS[method], RATES, (0.0, 0.1)))
+        Config(method, seed, noise, action, head, source, None, 300, _settings(method))
         for head, methods in (STAGES if paper else STAGES[:1])
         for seed in range(options.seeds or (5 if paper else 3))
         for action in actions
         for noise in levels
         for method in methods
     ]
+
+
+def _settings(method: str) -> tuple[Setting, ...]:
+    return FITTED if method in LINEAR_MODELS else grid(method, STRENGTHS[method], RATES, DECAYS)
 
 
 def _fine_tuned(options: ActionsOptions, source: Source | None) -> list[Config]:
@@ -166,11 +178,23 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
     parts = {name: inputs[places, :wanted] for name, places in thirds.items()}
     sets = {name: (parts[name.removeprefix("noisy_")], target) for name, (_, target) in targets.items()}
     widths = min(wanted, inputs.shape[1]), *others
-    heads = Heads(len(config.settings), widths, "small", torch.Generator().manual_seed(config.seed))
+    share = sets["train"][1].float().mean().item()
+    biases = first_biases(config.method, config.settings, share)
+    heads = Classifiers(widths, biases, torch.Generator().manual_seed(config.seed))
+    if config.method in LINEAR_MODELS:
+        return _fitted(config, heads, sets, progress)
     return sweep(
         Result, config.method, config.settings, heads, sets, iterations=config.iterations, optimizer="momentum",
         averaging=AVERAGING if config.head.startswith("averaged") else 0.0, progress=progress,
     )  # fmt: skip
+
+
+def _fitted(config: Config, heads: Classifiers, sets: dict[str, tuple[Tensor, Tensor]], progress: Progress) -> Result:
+    """Of scikit-learn's classifiers, which have no checkpoints but the last."""
+    with torch.no_grad():
+        heads.weights.copy_(fit(config.method, config.settings, *sets["train"], progress))
+        curves = {name: (tuple(average_precisions(heads(rows), target)),) for name, (rows, target) in sets.items()}
+    return Result(iterations=(config.iterations,), dead=(0.0,) * len(config.settings), **curves)
 
 
 def _thirds(config: Config, labels: Tensor) -> tuple[dict[str, Tensor], torch.Generator]:
@@ -212,7 +236,7 @@ EXPERIMENT = Experiment(
         "thirds for training, validation and test, a share of the training labels flipped, 300 iterations with the "
         "whole training set as one batch, AP on clean test boxes."
     ),
-    version=1,
+    version=2,
     presets=("quick", "paper"),
     options=ActionsOptions,
     config=Config,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..data.voc import ACTIONS
 from ..harness.experiment import Claim, Comparison, Figure, Record, Summary, Table
+from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
 from ..methods import METHODS, PLAIN, PLAIN_NOTE, WARM
 from ..report.figures import Series, bars, lines, noise_lines, series, slug
 from ..report.outcomes import Outcomes, Unit, records
@@ -190,7 +191,9 @@ class _SetUp:
         self.actions = [action for action in ACTIONS if any(run.config.action == action for run in runs)]
         self.levels = sorted({run.config.noise for run in runs})
         there = {run.config.method for run in self.runs}
-        self.methods = [method for method in dict.fromkeys((*PAPER, PLAIN, *METHODS)) if method in there]
+        self.methods = [
+            method for method in dict.fromkeys((*LINEAR_MODELS, *PAPER, PLAIN, *METHODS)) if method in there
+        ]
         self.variants = {rule: f"{name}: {rule.name}" for rule in RULES}
         """Their names in tables and published records."""
         self.pairs = Outcomes()
@@ -253,6 +256,7 @@ class _SetUp:
         """Methods down, noise across."""
         note = "Mean over classes of AP on clean test boxes, ± standard deviation over seeds."
         note += f" {PLAIN_NOTE}" if PLAIN in self.methods else ""
+        note += f" {LINEAR_NOTE}" if set(LINEAR_MODELS) & set(self.methods) else ""
         title = f"Mean test AP by share of flipped training labels: {self.variants[rule]}"
         return noise_table(title, self.means, self.variants[rule], self.methods, note)
 

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from ..data.voc import CLASSES
 from ..harness.experiment import Claim, Comparison, Figure, Record, Summary, Table
+from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
 from ..methods import PLAIN, PLAIN_NOTE
 from ..report.figures import Series, bars, lines, series, slug
 from ..report.outcomes import Outcomes, Unit, records
@@ -106,7 +107,8 @@ def _tried(run: Run) -> Iterator[tuple[str, list[int]]]:
     """The method of a run with the places of its settings; of x-ent also the plain one, with those of scale 1."""
     settings = run.config.settings
     yield run.config.method, list(range(len(settings)))
-    if run.config.method == "x-ent" and (plain := [k for k, setting in enumerate(settings) if setting.strength == 1.0]):
+    plain = [k for k, setting in enumerate(settings) if setting.strength == 1.0]
+    if run.config.method == "x-ent" and 0 < len(plain) < len(settings):
         yield PLAIN, plain
 
 
@@ -137,7 +139,7 @@ class _SetUp:
         self.categories = [of for of in CLASSES if any(run.config.category == of for run in runs)]
         self.levels = sorted({run.config.noise for run in runs})
         there = {method for run in runs for method, _ in _tried(run)}
-        self.methods = [method for method in ("x-ent", PLAIN, "hinge-AP", "pos-AP") if method in there]
+        self.methods = [method for method in (*LINEAR_MODELS, "x-ent", PLAIN, "hinge-AP", "pos-AP") if method in there]
         self.variants = {rule: f"{name}: {rule}" for rule in RULES}
         """Their names in tables and published records."""
         self.pairs = self._own_settings()
@@ -226,7 +228,9 @@ class _SetUp:
 
     def noise_table(self, rule: str) -> Table:
         """Methods down, noise across."""
-        note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE} {PLAIN_NOTE}"
+        note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE}"
+        note += f" {PLAIN_NOTE}" if PLAIN in self.methods else ""
+        note += f" {LINEAR_NOTE}" if set(LINEAR_MODELS) & set(self.methods) else ""
         title = f"Mean test AP by share of flipped training labels: {self.variants[rule]}"
         return noise_table(title, self.means, self.variants[rule], self.methods, note)
 

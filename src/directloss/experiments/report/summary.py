@@ -7,6 +7,7 @@ from statistics import mean
 from typing import Protocol, TypeVar
 
 from ..harness.experiment import Config, ConfigT, Record, ResultT, Run, Table
+from ..linear_models import LINEAR_MODELS, WEIGHT
 from ..methods import METHODS, PLAIN
 from ..sweep import Choice, CurvesT, Setting
 from .outcomes import Outcomes, Unit, difference_records, records
@@ -94,7 +95,9 @@ def choices_table(
 
     Settings that tie share a run among them. `strengths` says what the strength of a method is, if not `METHODS`.
     """
-    strengths = strengths or {name: method.strength for name, method in METHODS.items()}
+    strengths = strengths or {name: method.strength for name, method in METHODS.items()} | dict.fromkeys(
+        LINEAR_MODELS, WEIGHT
+    )
     rows = []
     for method in dict.fromkeys(run.config.method for run in runs):
         mine = [run for run in runs if run.config.method == method]
@@ -108,9 +111,9 @@ def choices_table(
                 for setting in settings:
                     counts[run.config.settings[setting][column]] += 1 / len(settings)  # pyright: ignore
             cells.append(", ".join(f"{value:g}: {round(counts[value], 1):g}" for value in tried))
-            at_edge = counts[tried[0]] + counts[tried[-1]]
+            at_edge = counts[tried[-1]] + (counts[tried[0]] if tried[0] else 0)
             edges.append(percent(round(at_edge / len(mine), 2)) if len(tried) > 2 else "–")
-        rows.append([*cells, " / ".join(edges[:2])])
+        rows.append([*cells, " / ".join(edges)])
     header = [
         "method",
         "strength is",
@@ -120,7 +123,10 @@ def choices_table(
         "weight decay: runs",
         "at an edge",
     ]
-    note = "At an edge: the share of runs whose strength / step size is the smallest or the largest that was tried."
+    note = (
+        "At an edge: the share of runs whose strength / step size / weight decay is the smallest or the largest that "
+        "was tried. No decay is no edge: there is nothing below it."
+    )
     return Table(title, header, rows, note)
 
 
