@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from directloss_studies.methods import smooth_ap
 from torch import Tensor
 
-from directloss.experiments.methods import smooth_ap
-from directloss.kernels.average_precision_reference import average_precision_reference
+from benchmarks.dynamic_programme import average_precision_reference
 
 __all__ = ["chain_loop", "reference_dp", "sequence_by_sequence", "smooth_ap", "soft_ap", "viterbi"]
 

@@ -99,7 +99,7 @@ def draw() -> str:
     whole = wide + other + 60
     parts = [
         *_wing("the library: directloss", SOURCE, 10, wide, tall - HEIGHT - 20),
-        *_wing("inside directloss.experiments", SOURCE / "experiments", wide + 50, other, tall - HEIGHT - 20),
+        *_wing("inside directloss_studies", SOURCE / "experiments", wide + 50, other, tall - HEIGHT - 20),
     ]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole:.0f} {tall:.0f}"><style>{STYLE}</style>'
     return "\n".join([head, f'<rect class="back" width="{whole:.0f}" height="{tall:.0f}"/>', *parts, "</svg>"]) + "\n"

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from directloss.experiments.report.figures import LOOK, STYLES, finish
+from directloss_studies.report.figures import LOOK, STYLES, finish
 
 __all__ = ["MEAN", "Numbers", "Panel", "draw", "read", "spearman"]
 

@@ -76,7 +76,7 @@ LISTS = [  # every task on lists of 0 and 1, with options that matter in short o
     ReciprocalRank(), HitAtK(2), PrecisionAtRecall(0.6), BinaryDCG(), BinaryDCG(3), RankBiasedPrecision(0.7),
     LastRank(), NDCG(3), PrecisionAtK(2), RecallAtK(2), BalancedError(), FMeasure(), IoU(), Tversky(0.3, 0.8),
 ]  # fmt: skip
-if os.environ.get("NUMBA_DISABLE_JIT") == "1":  # as `benchmarks.mutation` runs them: kernels are slow then
+if os.environ.get("NUMBA_DISABLE_JIT") == "1":  # as `tests.mutation` runs them: kernels are slow then
     LISTS = LISTS[:4]
 MEMBERS = [(task, update) for task in LISTS[:2] for update in UPDATES] + [
     (task, UPDATES[k % len(UPDATES)]) for k, task in enumerate(LISTS[2:])

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from benchmarks import estimator, score_memory, warm_up
-from benchmarks.mutation import mutants, run_child
 from benchmarks.peers import reference_dp, smooth_ap
 from benchmarks.speed import compare, problem, with_backward
-from benchmarks.tables import Part, Runs, flip, split
 from directloss import ROCAUC, AveragePrecision, AveragePrecisionLoss, PositiveDirect
+from studies.benchmarks.tables import Part, Runs, flip, split
+from tests.mutation import mutants, run_child
 
 
 def test_smooth_ap_becomes_average_precision_as_its_temperature_falls():

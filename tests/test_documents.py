@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from directloss_studies.detection.summary import PAPER
 from scipy.stats import spearmanr
 
 import directloss
-from directloss.experiments.detection.summary import PAPER
 from docs import generate, paper
 
 ROOT = Path(__file__).parent.parent

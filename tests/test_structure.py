@@ -4,8 +4,9 @@ import ast
 import re
 from pathlib import Path
 
+from directloss_studies import EXPERIMENTS
+
 import directloss
-from directloss.experiments import EXPERIMENTS
 
 SOURCE = Path(directloss.__file__).parent
 

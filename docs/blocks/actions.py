@@ -6,7 +6,8 @@ from functools import cache
 from statistics import mean
 from typing import Any
 
-from directloss.experiments.methods import WARM
+from directloss_studies.methods import WARM
+
 from docs import paper
 
 from .numbers import PLAIN, RESULTS, as_table, block, gain_cell, in_percent, mean_cell, records_of
@@ -31,7 +32,7 @@ HEADS = {
 @block
 def actions_table_1() -> str:
     """The paper's Table 1 and ours."""
-    from directloss.experiments.actions.summary import PAPER
+    from directloss_studies.actions.summary import PAPER
 
     rows = [[f"{method}, the paper", *(f"{row[noise]:.3f}" for noise in NOISE)] for method, row in PAPER.items()]
     networks = {
@@ -60,7 +61,7 @@ SHOWN_RULES = (RULES[0], RULES[2])
 
 def _today(heads: Sequence[str], rule: str, methods: Sequence[str], with_paper: bool = False) -> str:
     """Table 1 on EfficientNet-Lite0 by one rule of choosing; the best of a head and level in bold."""
-    from directloss.experiments.actions.summary import PAPER
+    from directloss_studies.actions.summary import PAPER
 
     rows = [["pos-AP, the paper", *(f"{PAPER['pos-AP'][noise]:.3f}" for noise in NOISE)]] if with_paper else []
     for head in heads:
@@ -254,9 +255,8 @@ def actions_ranks() -> str:
 def classes_beside_the_paper() -> str:
     """AP of ten classes and three methods at three noise levels: the paper's across, ours up, a row for a backbone."""
     import matplotlib.style
+    from directloss_studies.report.figures import LOOK, STYLES, finish
     from matplotlib.figure import Figure
-
-    from directloss.experiments.report.figures import LOOK, STYLES, finish
 
     theirs = _paper_classes()
     with matplotlib.style.context(["default", LOOK]):

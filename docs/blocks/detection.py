@@ -6,8 +6,8 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
+from directloss_studies.linear_models import LINEAR_MODELS
 
-from directloss.experiments.linear_models import LINEAR_MODELS
 from docs import paper
 
 from .actions import by_class
@@ -28,7 +28,7 @@ FIVE = (*LINEAR_MODELS, *THREE)
 @block
 def detection_all_images() -> str:
     """Table 2 on the paper's own lists; the rows with a given strength are the paper's settings."""
-    from directloss.experiments.detection.summary import PAPER
+    from directloss_studies.detection.summary import PAPER
 
     levels = (0.0, 0.2)
     rows = [
@@ -60,7 +60,7 @@ def detection_all_gains() -> str:
 @block
 def detection_in_a_line() -> str:
     """pos-AP on the paper's own lists, and the paper's."""
-    from directloss.experiments.detection.summary import PAPER
+    from directloss_studies.detection.summary import PAPER
 
     clean, noisy = (mean_cell(ALL, f"{ALL_IMAGES}: {CHOICES[0]}", "pos-AP", noise) for noise in (0.0, 0.2))
     theirs = PAPER["pos-AP"]

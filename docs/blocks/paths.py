@@ -8,7 +8,7 @@ DEGREES = (1, 4, 6, 8)
 
 def _regrets(noise: float) -> str:
     """Regret by method and degree."""
-    from directloss.experiments.paths import METHODS, WORDS
+    from directloss_studies.paths import METHODS, WORDS
 
     def shown(degree: int, method: str) -> str:
         record = records_of("paths")[f"degree {degree}", method, noise, None, "test_regret"]
@@ -33,7 +33,7 @@ def paths_noisy() -> str:
 @block
 def paths_pairs() -> str:
     """Paired differences of regret to the two known baselines ± standard error."""
-    from directloss.experiments.paths import BASELINES, METHODS
+    from directloss_studies.paths import BASELINES, METHODS
 
     def shown(method: str, other: str, noise: float, degree: int) -> str:
         record = records_of("paths")[f"degree {degree}", method, noise, None, f"this_minus_{other}"]

@@ -22,7 +22,7 @@ def _segmentation(corner: str, rows: Iterable[str], rule: str, shown: Callable[[
 
 
 def _segmentation_means(rule: str, metric: str = "test_iou") -> str:
-    from directloss.experiments.segmentation.summary import METHODS
+    from directloss_studies.segmentation.summary import METHODS
 
     def shown(method: str, variant: str, noise: float) -> str:
         return mean_cell("segmentation", variant, method, noise, metric=metric)
@@ -51,7 +51,7 @@ def segmentation_clean_validation() -> str:
 @block
 def segmentation_gains() -> str:
     """The positive and the central update against every other loss."""
-    from directloss.experiments.segmentation.summary import METHODS, OURS
+    from directloss_studies.segmentation.summary import METHODS, OURS
 
     pairs = {f"{ours} − {other}": (ours, other) for ours in OURS for other in METHODS if other not in OURS}
     pairs["central-IoU − pos-IoU"] = "central-IoU", "pos-IoU"

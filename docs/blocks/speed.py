@@ -104,6 +104,6 @@ def speed_loops() -> str:
 @block
 def speed_estimator() -> str:
     """Time of the scikit-learn estimator."""
-    from benchmarks.estimator import in_words
+    from studies.benchmarks.estimator import in_words
 
     return in_words(json.loads((RESULTS / "estimator.json").read_text()))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from directloss.experiments.report.verdicts import Verdict
+from directloss_studies.report.verdicts import Verdict
 
 from .numbers import as_table, block, records_of, with_error
 from .verdicts import claims_of

@@ -220,7 +220,7 @@ def warm_up_command() -> str:
     seeds = [f"{len({key[3] for key in runs if key[2] == rate})} seeds at learning rate {rate:g}" for rate in rates]
     trainings = sum(len(row) for run in runs.values() for row in run["ap"])
     return (
-        f"`python -m benchmarks.warm_up`: {' and '.join(seeds)}, counted from 0, {trainings:,} trainings, in "
+        f"`python -m studies.benchmarks.warm_up`: {' and '.join(seeds)}, counted from 0, {trainings:,} trainings, in "
         "[warm_up.json](../results/warm_up.json)."
     )
 

@@ -4,8 +4,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from directloss.experiments.report.verdicts import Verdict
-from directloss.experiments.report.verdicts import _together as judge_verdicts
+from directloss_studies.report.verdicts import Verdict
+from directloss_studies.report.verdicts import _together as judge_verdicts
 
 from .numbers import PLAIN, RESULTS, as_table, block
 

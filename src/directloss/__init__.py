@@ -1,6 +1,5 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
-from . import interrupts as interrupts  # first: from here on Ctrl-C ends the command quietly, also while torch loads
 from .diagnosis import (
     Diagnosis,
     diagnose,

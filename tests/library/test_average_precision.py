@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from directloss import AveragePrecision, NegativeDirect, Perceptron, PositiveDirect, average_precision_loss
-from directloss.kernels import average_precision as kernels
-from directloss.kernels.average_precision_reference import (
+from benchmarks.dynamic_programme import (
     average_precision_objective,
     average_precision_reference,
 )
+from directloss import AveragePrecision, NegativeDirect, Perceptron, PositiveDirect, average_precision_loss
+from directloss.kernels import average_precision as kernels
 
 TASK = AveragePrecision()
 

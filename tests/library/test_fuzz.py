@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.fuzz import (
+from directloss import AveragePrecision, ZeroOne
+from tests.fuzz import (
     ENUMERATED,
     Tally,
     broken_laws,
@@ -16,7 +17,6 @@ from benchmarks.fuzz import (
     main,
     staircases,
 )
-from directloss import AveragePrecision, ZeroOne
 
 TASK = AveragePrecision()
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.fuzz import ANSWERS, KINDS, draw, fuzzed_tasks, laws, staircases
+from benchmarks.dynamic_programme import average_precision_objective, average_precision_reference
 from directloss import AveragePrecision, NegativeDirect, PositiveDirect, average_precision_loss
 from directloss.kernels import average_precision as kernels
-from directloss.kernels.average_precision_reference import average_precision_objective, average_precision_reference
+from tests.fuzz import ANSWERS, KINDS, draw, fuzzed_tasks, laws, staircases
 
 TASK = AveragePrecision()
 

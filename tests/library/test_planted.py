@@ -1,4 +1,4 @@
-"""Laws for faults that `benchmarks.mutation` planted and that all other tests let pass."""
+"""Laws for faults that `tests.mutation` planted and that all other tests let pass."""
 
 from dataclasses import replace
 from inspect import signature

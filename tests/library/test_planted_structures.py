@@ -1,4 +1,4 @@
-"""Laws for faults that `benchmarks.mutation` planted in chains, alignments, paths and the memory's keys.
+"""Laws for faults that `tests.mutation` planted in chains, alignments, paths and the memory's keys.
 
 Kernels run uncompiled, on problems so small that every output is known. Scores are small whole numbers, so that sums
 are exact and ties are many. What lies outside a problem is NaN or a number that would win.

@@ -10,7 +10,6 @@ import pytest
 import torch
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from benchmarks.fuzz import broken_laws
 from directloss import TRUTH, NegativeDirect, PositiveDirect, StructuredLoss, check_task
 from directloss.families.plans import plan
 from directloss.families.ranking import ByNegatives, ByRank, RankingTask
@@ -29,6 +28,7 @@ from directloss.tasks.ranking import (
     RecallAtFPR,
     ReciprocalRank,
 )
+from tests.fuzz import broken_laws
 
 WAYS = ["WALK", "ROWS", "COLUMNS", "ONE_ROW", "CUT", "BAND", "TABLE"]
 

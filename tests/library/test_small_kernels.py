@@ -1,7 +1,7 @@
 """Every branch of the kernels of average precision, on lists small enough to know the answer.
 
 The kernels run uncompiled here, with constants so small that short lists are cut into windows, segments and blocks.
-`benchmarks.mutation` runs these tests first.
+`tests.mutation` runs these tests first.
 """
 
 from decimal import Decimal, localcontext
@@ -13,13 +13,13 @@ import pytest
 import torch
 from conftest import augment_down, augment_up, predicted
 
-from benchmarks.fuzz import KINDS, Batch, draw, laws
 from directloss import AveragePrecision
 from directloss.families import packed
 from directloss.kernels import average_precision as kernels
 from directloss.kernels import lists
 from directloss.tasks import average_precision as task
 from directloss.update import Row
+from tests.fuzz import KINDS, Batch, draw, laws
 
 TASK = AveragePrecision()
 SIZES = {"_WINDOW": 3, "_SHORT": 5, "_DETAIL": 1, "_BLOCK_CELLS": 1, "_BLOCK_EDGES": 6}

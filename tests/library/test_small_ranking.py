@@ -1,7 +1,7 @@
 """Every branch of the kernels of rankings, counts and discounted gain, on problems small enough to know the answer.
 
 The kernels run uncompiled here, each against its definition or against all outputs. Many problems are of whole numbers:
-sums are then exact, and ties between scores and between outputs are common. `benchmarks.mutation` led to these tests.
+sums are then exact, and ties between scores and between outputs are common. `tests.mutation` led to these tests.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,348 @@
+"""Shortest paths from predicted costs: direct loss minimization of regret, which the paper leaves to future work.
+
+The recipe is that of Elmachtoub and Grigas (2022) as PyEPO has it: a 5 × 5 grid, edge costs that are a polynomial of a
+linear function of five features, and a linear model, so that at degrees above 1 no model is right. Two of the known
+methods are members of our table of updates, since regret is linear in the path: SPO+ is the hinge with margin 1/2, and
+blackbox differentiation (Vlastelica et al., 2020) with strength λ is the negative update with ε = λ.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from directloss import TRUTH, CentralDirect, DAGPath, Hinge, NegativeDirect, PositiveDirect, Update, direct_loss
+
+from .harness import experiment as harness
+from .harness.experiment import Claim, Experiment, Record, Summary, Table
+from .harness.options import Options
+from .harness.progress import Progress, no_progress
+from .networks import Networks
+from .report.outcomes import Outcomes, records
+from .report.summary import choices_table, collect, highest
+from .report.words import cell, difference, interval_in_words
+from .sweep import Choice, Curve, Setting, checkpoints, choose
+from .trainers import passes, train
+
+__all__ = ["EXPERIMENT", "Config", "Result", "configs", "instances", "run", "summarise"]
+
+SIDE, FEATURES = 5, 5
+EDGES = tuple(
+    (SIDE * row + column, SIDE * row + column + 1) for row in range(SIDE) for column in range(SIDE - 1)
+) + tuple((SIDE * row + column, SIDE * (row + 1) + column) for row in range(SIDE - 1) for column in range(SIDE))
+TASK = DAGPath(EDGES, loss="regret")
+VALIDATION, TEST, BATCH = 1000, 1000, 50
+
+
+class Method(NamedTuple):
+    """An update with a strength for every setting, and what the strength is."""
+
+    update: Callable[[Tensor], Update]
+    strength: str | None
+
+
+UPDATES = {
+    "pos-regret": Method(PositiveDirect, "ε"),
+    "neg-regret": Method(NegativeDirect, "ε, or λ"),
+    "central-regret": Method(CentralDirect, "ε"),
+    "hinge-regret": Method(Hinge, "margin"),
+    "SPO+": Method(lambda _: Hinge(0.5), None),
+}
+WARM, AFTER = "MSE, then pos-regret", "pos-regret"
+METHODS = (*UPDATES, WARM, "MSE")
+WORDS = {"neg-regret": "neg-regret = blackbox", "MSE": "two-stage MSE"}
+BASELINES = ("MSE", "SPO+")
+WARM_SHARE = 0.25  # of the iterations
+
+
+@dataclass(frozen=True)
+class Config:
+    """One method on the instances of one seed, with all its settings."""
+
+    method: str
+    seed: int
+    degree: int
+    noise: float
+    samples: int
+    iterations: int
+    settings: tuple[Setting, ...]
+
+    @property
+    def label(self) -> str:
+        """What a progress bar shows."""
+        return f"{self.method}, degree {self.degree}, noise {self.noise:g}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Normalised regret: that of all instances, divided by the cost of their best paths."""
+
+    iterations: tuple[int, ...]
+    """Of the checkpoints."""
+    validation: Curve
+    test: Curve
+    dead: tuple[float, ...]
+    """By setting: the share of iterations whose gradient was zero at every score."""
+
+    def check(self, config: Config) -> None:
+        """Raise a ValueError unless both curves have all checkpoints and settings, and no regret is below 0."""
+        settings = len(config.settings)
+        for name, curve in (("validation", self.validation), ("test", self.test)):
+            if len(curve) != len(self.iterations) or any(len(row) != settings for row in curve):
+                raise ValueError(f"{name} must have {len(self.iterations)} checkpoints with {settings} settings each")
+            if not all(value >= 0 for row in curve for value in row):
+                raise ValueError(f"{name} must be regret, 0 or more")
+
+
+Run = harness.Run[Config, Result]
+
+
+def configs(options: Options, source: None = None) -> list[Config]:
+    """The paper preset takes about half an hour on one core, the quick one less than a minute."""
+    paper = options.preset == "paper"
+    degrees, strengths = ((1, 4, 6, 8), (0.3, 1.0, 3.0, 10.0, 30.0)) if paper else ((1, 6), (1.0, 10.0))
+    noises, rates = ((0.0, 0.5), (0.01, 0.03, 0.1, 0.3)) if paper else ((0.5,), (0.03, 0.1))
+    return [
+        Config(method, seed, degree, noise, 1000, 400 if paper else 200, _settings(method, strengths, rates))
+        for seed in range(options.seeds or (10 if paper else 3))
+        for degree in degrees
+        for noise in noises
+        for method in METHODS
+    ]
+
+
+def _settings(method: str, strengths: Sequence[float], rates: Sequence[float]) -> tuple[Setting, ...]:
+    """As many for every method: one without a strength tries more step sizes, between and around the given ones."""
+    if _strength(method):
+        return tuple(Setting(strength, rate, 0.0) for strength in strengths for rate in rates)
+    count, low, high = len(strengths) * len(rates), min(rates) / 3, max(rates) * 3
+    return tuple(Setting(1.0, float(f"{low * (high / low) ** (k / (count - 1)):.3g}"), 0.0) for k in range(count))
+
+
+def _strength(method: str) -> str | None:
+    """What the strength of a method is."""
+    method = AFTER if method == WARM else method
+    return UPDATES[method].strength if method in UPDATES else None
+
+
+def instances(
+    count: int, degree: int, noise: float, mixing: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Features (count, p) and costs (count, edges): ((Bx/√p + 3)^degree + 1)/3.5^degree, times U(1 − noise, 1 + noise).
+
+    B is `mixing` (edges, p), of 0 and 1; x is N(0, I).
+    """
+    features = torch.randn((count, mixing.shape[1]), generator=generator)
+    costs = ((features @ mixing.T / mixing.shape[1] ** 0.5 + 3) ** degree + 1) / 3.5**degree
+    return features, costs * (1 - noise + 2 * noise * torch.rand(costs.shape, generator=generator))
+
+
+class Predictors(Networks):
+    """Linear models side by side: from features (items, p) to scores (copies, items · edges), minus predicted costs."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Score the edges of all instances."""
+        return super().forward(inputs).transpose(1, 2).flatten(1)
+
+
+def losses(method: str, settings: Sequence[Setting]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The method's loss of scores (settings, items · edges) and target (items, edges, 2): one value a setting.
+
+    The target holds true costs and best paths. F is the sum of the scores on a path, and L its regret, in units of
+    costs: the task would divide it by its range, but the sum over instances is what is measured.
+    """
+    strengths = torch.tensor([setting.strength for setting in settings]).unsqueeze(1)
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        scores, (costs, best) = scores.unflatten(1, (len(target), -1)), target.unbind(-1)
+        if method == "MSE":
+            return (scores + costs).square().mean((1, 2))
+        update = UPDATES[method].update(strengths)
+
+        def scored(weight: Any) -> tuple[Tensor, Tensor]:
+            path = best.expand_as(scores) if weight is TRUTH else find(scores.detach() + _last(weight) * costs)
+            return (path * scores).sum(-1), ((path - best) * costs).sum(-1)
+
+        return direct_loss(scored(update.row.away), scored(update.row.toward), update, reduction="none").mean(1)
+
+    return loss
+
+
+def find(scores: Tensor) -> Tensor:
+    """The best paths."""
+    return TASK.find(scores.double(), torch.ones_like(scores, dtype=torch.bool))[0].to(scores.dtype)
+
+
+def _last(weight: float | Tensor) -> float | Tensor:
+    return weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
+
+
+def regrets(scores: Tensor, costs: Tensor, best: Tensor) -> list[float]:
+    """Normalised regret of every setting."""
+    least = (costs * best).sum()
+    total = (costs * find(scores.unflatten(1, costs.shape))).sum((1, 2))
+    return [round(max(value, 0.0), 6) for value in ((total - least) / least).tolist()]
+
+
+def run(config: Config, progress: Progress = no_progress) -> Result:
+    """Train one linear model a setting, in batches; take regret on validation and test instances on the way."""
+    data, student, order = (torch.Generator().manual_seed(3 * config.seed + k) for k in range(3))
+    mixing = (torch.rand((len(EDGES), FEATURES), generator=data) < 0.5).float()
+    sets = {}
+    for name, count in (("train", config.samples), ("validation", VALIDATION), ("test", TEST)):
+        features, costs = instances(count, config.degree, config.noise, mixing, data)
+        sets[name] = features, costs, find(-costs)
+    networks = Predictors(len(config.settings), (FEATURES, len(EDGES)), "he", student)
+    moments = checkpoints(config.iterations)[::4]
+    curves: dict[str, list[tuple[float, ...]]] = {"validation": [], "test": []}
+
+    def checkpoint(iteration: int) -> None:
+        if iteration in moments:
+            for name, curve in curves.items():
+                features, costs, best = sets[name]
+                with torch.no_grad():
+                    curve.append(tuple(regrets(networks(features), costs, best)))
+        progress(iteration / config.iterations)
+
+    checkpoint(0)
+    features, costs, best = sets["train"]
+    warm = round(WARM_SHARE * config.iterations) if config.method == WARM else 0
+    after = AFTER if warm else config.method
+    dead = torch.zeros(len(config.settings))
+    batches = passes(config.samples, BATCH, order)
+    for method, before, iterations in (("MSE", 0, warm), (after, warm, config.iterations - warm)):
+        dead += iterations / config.iterations * train(
+            networks, losses(method, config.settings), features, torch.stack([costs, best], -1),
+            learning_rates=torch.tensor([setting.learning_rate for setting in config.settings]),
+            weight_decays=torch.zeros(len(config.settings)),
+            iterations=iterations, callback=lambda done, before=before: checkpoint(before + done), batches=batches,
+        )  # fmt: skip
+    found = {name: tuple(curve) for name, curve in curves.items()}
+    return Result(iterations=tuple(moments), dead=tuple(round(share, 6) for share in dead.tolist()), **found)
+
+
+def _chosen(run: Run) -> Choice:
+    """The checkpoint and the setting of the least regret on validation instances."""
+    return choose(tuple(tuple(-value for value in row) for row in run.result.validation), early_stopping=True)
+
+
+def _variant(degree: int) -> str:
+    return f"degree {degree}"
+
+
+def summarise(runs: Sequence[Run]) -> Summary:
+    """Setting and checkpoint chosen on validation instances; regret on test instances."""
+    test = collect(runs, lambda config: (_variant(config.degree), config.noise), _regret)
+    dead = collect(runs, lambda config: (_variant(config.degree), config.noise), lambda run: mean(run.result.dead))
+    degrees, noises = (sorted({getattr(run.config, name) for run in runs}) for name in ("degree", "noise"))
+    tables = [_table(test, degrees, noise) for noise in noises]
+    paired = [_differences(test, degrees, noise) for noise in noises]
+    title = "What was tried and chosen, on validation instances"
+    chosen = choices_table(title, runs, _chosen, {method: _strength(method) for method in METHODS})
+    return Summary(
+        [*records("paths", "test_regret", test), *_pairs(test), *records("paths", "dead_gradients", dead)],
+        _claims(test, degrees, noises),
+        [*tables, *paired, chosen],
+        headline=_headline(test, degrees, noises),
+        overview=tables,
+    )
+
+
+def _regret(run: Run) -> float:
+    return _chosen(run).value(run.result.test)
+
+
+def _table(test: Outcomes, degrees: Sequence[int], noise: float) -> Table:
+    columns = [[test.values(_variant(degree), noise, method) for method in METHODS] for degree in degrees]
+    rows = [
+        [WORDS.get(method, method), *(cell(column[row]) for column in columns)] for row, method in enumerate(METHODS)
+    ]
+    lowest = highest([[[-value for value in values] for values in column] for column in columns])
+    note = "Normalised regret on test instances, mean ± standard deviation over seeds; lower is better."
+    return Table(f"Regret by degree, noise {noise:g}", ["method", *map(_variant, degrees)], rows, note, lowest)
+
+
+def _differences(test: Outcomes, degrees: Sequence[int], noise: float) -> Table:
+    rows = []
+    for method in METHODS[:-1]:
+        for other in BASELINES:
+            if method != other:
+                found = [test.compare(_variant(degree), noise, method, other, "") for degree in degrees]
+                rows.append([f"{method} − {other}", *(f"{difference(x)} ({interval_in_words(x)})" for x in found)])
+    note = "Mean over seeds, with its 95 % interval; below 0 the first method has less regret."
+    return Table(f"Paired differences of regret, noise {noise:g}", ["methods", *map(_variant, degrees)], rows, note)
+
+
+def _pairs(test: Outcomes) -> list[Record]:
+    """The paired differences of every method to the two known baselines."""
+    found = []
+    for variant, noise, method in test.groups():
+        for other in BASELINES:
+            pairs = test.compare(variant, noise, method, other, "").differences
+            if method != other and len(pairs) >= 3:
+                numbers = round(mean(pairs), 6), round(stdev(pairs), 6), len(pairs)
+                found.append(Record("paths", method, noise, variant, None, f"this_minus_{other}", *numbers))
+    return found
+
+
+def _headline(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> str:
+    means: Mapping[str, float] = {
+        method: mean(values) for method in METHODS if (values := test.values(_variant(degrees[-1]), noises[-1], method))
+    }
+    if len(means) < len(METHODS):
+        return ""
+    best = min(means, key=lambda method: means[method])
+    return (
+        f"At degree {degrees[-1]} and noise {noises[-1]:g}, {best} has the least regret on test instances "
+        f"({means[best]:.3f}); pos-regret has {means['pos-regret']:.3f}, SPO+ {means['SPO+']:.3f}, two-stage MSE "
+        f"{means['MSE']:.3f}."
+    )
+
+
+def _claims(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> list[Claim]:
+    known = "Elmachtoub and Grigas, 2022"
+    asked = [
+        ("SPO+ has less regret than two-stage regression where no linear model is right", "SPO+", "MSE", True, known),
+        ("Two-stage regression has less regret than SPO+ where a linear model is right", "MSE", "SPO+", False, known),
+        ("The positive update has less regret than two-stage regression where no linear model is right", "pos-regret",
+         "MSE", True, "ours"),
+        ("The positive update has less regret than SPO+ where no linear model is right", "pos-regret", "SPO+", True,
+         "ours"),
+        ("The positive update has less regret than blackbox differentiation where no linear model is right",
+         "pos-regret", "neg-regret", True, "ours"),
+    ]  # fmt: skip
+    found = []
+    for says, less, more, wrong, source in asked:
+        for degree in degrees:
+            if (degree > 1) == wrong:
+                shown = [
+                    test.compare(_variant(degree), noise, more, less, f"{more} − {less}, noise {noise:g}")
+                    for noise in noises
+                ]
+                found.append(Claim(says, _variant(degree), shown, source))
+    return found
+
+
+EXPERIMENT = Experiment[Options, None, Config, Result](
+    name="paths",
+    title="Shortest paths: regret of predicted costs",
+    about=(
+        "1000 training instances of a shortest path through a 5 × 5 grid that moves right and down. The costs of the "
+        "40 edges depend on five features, through a polynomial of degree 1 to 8, times uniform noise. A linear model "
+        "learns to predict them, in batches of 50 with AdamW. Two-stage MSE fits the costs. The others look at the "
+        "path: regret is its true cost above that of the best path, over all instances divided by the cost of their "
+        "best paths. Setting and checkpoint are chosen on 1000 validation instances; every method has as many "
+        "settings. One method trains on MSE for the first quarter of its iterations."
+    ),
+    version=1,
+    presets=("quick", "paper"),
+    options=Options,
+    config=Config,
+    result=Result,
+    configs=configs,
+    run=run,
+    summarise=summarise,
+)

@@ -1,0 +1,12 @@
+"""All studies by name."""
+
+from . import actions, detection, label_noise, own_metric, paths, segmentation, separable, synthetic, tables
+from .harness.experiment import AnyExperiment
+
+__all__ = ["EXPERIMENTS"]
+
+EXPERIMENTS: dict[str, AnyExperiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (synthetic, label_noise, separable, own_metric, tables, paths, segmentation, actions, detection)
+}
+"""By name: one for each table or figure of the paper, and others that answer questions it leaves open."""

@@ -1,0 +1,18 @@
+"""The command `directloss` with short runs of two studies: how runs are kept is the same with long ones."""
+
+from dataclasses import replace
+
+from directloss_studies import EXPERIMENTS
+from directloss_studies.__main__ import main
+
+
+def shortened(whole):
+    return lambda *arguments: [replace(config, iterations=30) for config in whole(*arguments)]
+
+
+CONFIGS = {name: shortened(EXPERIMENTS[name].configs) for name in ("separable", "label-noise")}
+
+if __name__ == "__main__":
+    for name, configs in CONFIGS.items():
+        vars(EXPERIMENTS[name])["configs"] = configs
+    main()
