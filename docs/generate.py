@@ -1,4 +1,4 @@
-"""Write the numbers and verdicts of README.md and docs/ from results/, so that nobody copies one by hand.
+"""Write the numbers and verdicts of README.md and docs/ from the results, so that nobody copies one by hand.
 
 A document holds blocks
 
@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docs.blocks import BLOCKS, ROOT
-from docs.blocks.actions import classes_beside_the_paper
 from docs.blocks.choosing import diagnosed, rankings
 from docs.blocks.detection import classes_of_both
 
@@ -35,7 +34,8 @@ MEASURED = re.compile(r"\d\s*±\s*\d")
 
 def documents() -> list[Path]:
     """The documents that may hold blocks."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    docs = ROOT / "docs"
+    return [ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted((docs / "studies").glob("*.md"))]
 
 
 def _filled(match: re.Match[str]) -> str:
@@ -59,7 +59,7 @@ def problems(text: str) -> list[str]:
         if match[1] not in BLOCKS:
             found.append(f"line {line}: there is no block {match[1]!r}")
         elif _filled(match) != match[0]:
-            found.append(f"line {line}: block {match[1]!r} is not what results/ say; run python -m docs.generate")
+            found.append(f"line {line}: block {match[1]!r} is not what the results say; run python -m docs.generate")
     outside = BLOCK.sub("", text)
     found += [f"{mark} has no partner" for mark in MARK.findall(outside)]
     found += [f"outside of a block: {line.strip()}" for line in outside.splitlines() if MEASURED.search(line)]
@@ -67,13 +67,12 @@ def problems(text: str) -> list[str]:
 
 
 def draw(folder: Path = FIGURES) -> None:
-    """The figures that `./dev docs` makes: classes beside the paper's, `diagnose`, y_direct by ε, the package's map."""
+    """The figures that `./dev docs` makes: `diagnose`, y_direct by ε, classes beside the paper's, the package map."""
     import matplotlib
 
-    from docs import house
+    from docs import package_map
 
-    (folder / "house.svg").write_text(house.draw())
-    (folder / "actions-classes-beside-the-paper.svg").write_text(classes_beside_the_paper())
+    (folder / "package-map.svg").write_text(package_map.draw())
     matplotlib.use("svg")
     with matplotlib.rc_context({"svg.hashsalt": "directloss", "svg.fonttype": "none"}):
         rankings().savefig(folder / "y-direct-by-epsilon.svg", metadata={"Date": None})
@@ -84,7 +83,9 @@ def draw(folder: Path = FIGURES) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Rewrite the blocks of all documents, or check them."""
-    parser = argparse.ArgumentParser(description="Write the numbers and verdicts of README.md and docs/ from results/.")
+    parser = argparse.ArgumentParser(
+        description="Write the numbers and verdicts of README.md and docs/ from the results."
+    )
     parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if something is not as made")
     check = parser.parse_args(arguments).check
     wrong = 0

@@ -1,4 +1,4 @@
-"""The paper's numbers by class beside ours: what the tables of results/paper-*.csv say, rank correlations, a figure."""
+"""The paper's numbers by class (studies/results/paper-*.csv) beside ours: rank correlations and a figure."""
 
 import csv
 from collections.abc import Mapping, Sequence

@@ -343,7 +343,7 @@ class Recorder:
         self.work, self.failed = work, ""
 
     def pytest_configure(self) -> None:
-        """After tests/conftest.py, which sets a profile of its own."""
+        """After conftest.py, which sets a profile of its own."""
         import hypothesis
 
         phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
@@ -538,9 +538,10 @@ class Reach:
         by_file: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for name, test in tests.items():
             by_file[name.split("::")[0]][name] = test
+        members = ROOT / "tests" / "members.py"
         library = [*SOURCE.glob("*.py"), *(path for part in PARTS for path in (SOURCE / part).glob("*.py"))]
         for file, some in by_file.items():
-            read = b"".join(path.read_bytes() for path in [ROOT / file, ROOT / "tests" / "conftest.py", *library])
+            read = b"".join(path.read_bytes() for path in [ROOT / file, ROOT / "conftest.py", members, *library])
             key = hashlib.sha256(read + repr(self.modules).encode()).hexdigest()
             if self.files.get(file, {}).get("key") == key:
                 continue

@@ -17,9 +17,9 @@ import directloss
 from docs import generate, paper
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = generate.documents()
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))  # test_recipes.py runs their code
-OTHERS = [ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+OTHERS = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "studies/README.md")]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MODULES = [module.name for module in pkgutil.walk_packages(directloss.__path__, "directloss.")]
 
@@ -80,7 +80,7 @@ def test_rank_correlations_are_those_of_scipy():
 
 
 def test_the_means_of_the_papers_table_2_are_those_of_its_classes_and_of_the_report():
-    table = paper.read(ROOT / "results" / "paper-detection.csv")
+    table = paper.read(ROOT / "studies" / "results" / "paper-detection.csv")
     assert len(table) == 5 * 21
     for noise, method in {key[1:] for key in table}:
         by_class = [ap for (of, *rest), ap in table.items() if of != paper.MEAN and rest == [noise, method]]
@@ -111,7 +111,7 @@ def test_a_shifted_number_a_swapped_row_and_a_number_by_hand_are_found():
         assert generate.problems(text.replace(old, new, 1)) != [], old
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS, *RECIPES, *OTHERS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*DOCUMENTS, *RECIPES, *OTHERS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_to_files_lead_somewhere(path):
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text()):
         assert (path.parent / link).exists(), link

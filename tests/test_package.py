@@ -1,4 +1,4 @@
-"""What people install: one version everywhere, a wheel that works alone, a first call that says that it compiles."""
+"""What people install: one version everywhere, wheels that work alone, a first call that says that it compiles."""
 
 import logging
 import os
@@ -11,9 +11,12 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import directloss_studies
 import numba
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from test_documents import blocks
 
 import directloss
@@ -21,71 +24,118 @@ from directloss import kernels
 from directloss.kernels.first_call import ANNOUNCEMENT, MESSAGE, Announcement
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = {"directloss": ROOT, "directloss_studies": ROOT / "studies"}
 
 
-def test_version_changelog_and_citation_agree():
+def test_versions_changelog_and_citation_agree():
     newest = re.search(r"^## (\S+) \((.*)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     cited = dict(re.findall(r"^(version|date-released): (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
     assert newest
-    assert newest[1] == cited["version"] == directloss.__version__
+    assert newest[1] == cited["version"] == directloss.__version__ == directloss_studies.__version__
     assert newest[2] == cited.get("date-released", "unreleased")
 
 
-def test_new_versions_are_pinned_for_every_package_of_an_extra():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().split()}
-    for extra in ("docs", "experiments", "frameworks", "ray", "test"):
-        for package in project["project"]["optional-dependencies"][extra]:
-            assert re.split(r"[^\w-]", package)[0].lower() in pinned, package
+def test_everything_that_dev_installs_is_pinned():
+    pinned = {canonicalize_name(line.partition("==")[0]) for line in (ROOT / "constraints.txt").read_text().split()}
+    checked = 0
+    for folder in PACKAGES.values():
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        for wanted in (project["dependencies"], *project["optional-dependencies"].values()):
+            for requirement in map(Requirement, wanted):
+                if requirement.marker is None or requirement.marker.evaluate({"sys_platform": "linux"}):
+                    checked += 1
+                    assert canonicalize_name(requirement.name) in pinned | {"directloss"}, requirement
+    assert checked > 30
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Source and wheel as `python -m build` makes them, checked by twine."""
-    folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(build, capture_output=True, text=True, cwd=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    files = sorted(str(path) for path in folder.iterdir())
-    checked = subprocess.run(
-        [sys.executable, "-m", "twine", "check", "--strict", *files], capture_output=True, text=True
-    )
-    assert checked.returncode == 0, checked.stdout
-    return Path(next(file for file in files if file.endswith(".whl")))
+def wheels(tmp_path_factory):
+    """The wheel of each package, made as `python -m build` does from its source distribution, both checked by twine."""
+    found = {}
+    for name, folder in PACKAGES.items():
+        out = tmp_path_factory.mktemp(name)
+        build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(folder)]
+        done = subprocess.run(build, capture_output=True, text=True, cwd=out)
+        assert done.returncode == 0, done.stdout + done.stderr
+        files = sorted(map(str, out.iterdir()))
+        check = [sys.executable, "-m", "twine", "check", "--strict", *files]
+        checked = subprocess.run(check, capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stdout
+        (found[name],) = out.glob("*.whl")
+    return found
 
 
-def test_wheel_is_whole_and_its_description_needs_no_other_file(wheel):
-    with zipfile.ZipFile(wheel) as archive:
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_wheel_holds_one_package_and_its_description_needs_no_other_file(name, wheels):
+    with zipfile.ZipFile(wheels[name]) as archive:
         names = archive.namelist()
-        metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
-    assert "directloss/py.typed" in names
-    assert {name.split("/")[0] for name in names} == {"directloss", f"directloss-{directloss.__version__}.dist-info"}
-    sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "directloss").rglob("*.py")}
-    assert sources <= set(names)
+        (metadata,) = (archive.read(file).decode() for file in names if file.endswith("/METADATA"))
+        licences = [archive.read(file) for file in names if file.endswith("/licenses/LICENSE")]
+    assert {file.split("/")[0] for file in names} == {name, f"{name}-{directloss.__version__}.dist-info"}
+    source = PACKAGES[name] / "src"
+    files = (path for path in (source / name).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert {file for file in names if file.startswith(f"{name}/")} == {str(path.relative_to(source)) for path in files}
+    assert licences == [(ROOT / "LICENSE").read_bytes()]
     description = metadata.partition("\n\n")[2]
     assert "](" not in description
     assert "<!--" not in description
-    assert "StructuredLoss(AveragePrecision()" in description
+    shown = {"directloss": "StructuredLoss(AveragePrecision()", "directloss_studies": "directloss list"}
+    assert shown[name] in description
 
 
-def test_installed_wheel_runs_the_readme_and_the_command(wheel, tmp_path):
-    """In a folder of its own. README needs none of the extras; the command does."""
+def install(folder, *wheels):
+    """Install wheels without what they depend on, and return the environment of a process that finds them there."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(folder)]
+    subprocess.run([*command, *map(str, wheels)], check=True)
+    return {**os.environ, "PYTHONPATH": str(folder), "NUMBA_DISABLE_JIT": "1"}
+
+
+HIDE_THE_REPOSITORY = f"""import sys
+sys.path[:] = [path for path in sys.path if not path.startswith({str(ROOT / "src")!r})
+               and not path.startswith({str(ROOT / "studies")!r})]
+"""
+
+
+def test_the_library_alone_runs_the_readme_and_brings_no_command_and_no_study(wheels, tmp_path):
     folder = tmp_path / "lib"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(folder)]
-    subprocess.run([*install, str(wheel)], check=True)
-    (tmp_path / "program.py").write_text(f"""{blocks(ROOT / "README.md")}
-import directloss, runpy, sys
+    environment = install(folder, wheels["directloss"])
+    assert not (folder / "bin").exists()
+    assert not list(folder.glob("directloss_studies*"))
+    (tmp_path / "program.py").write_text(f"""{HIDE_THE_REPOSITORY}{blocks(ROOT / "README.md")}
+import directloss, importlib.util
 assert directloss.__file__.startswith({str(folder)!r}), directloss.__file__
 assert not {{"matplotlib", "rich", "sklearn", "typer"}} & sys.modules.keys()
-sys.argv = ["directloss", "--help"]
-runpy.run_path({str(folder / "bin" / "directloss")!r}, run_name="__main__")
+for name in ("directloss_studies", "directloss.__main__", "directloss.experiments"):
+    assert importlib.util.find_spec(name) is None, name
 """)
-    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_DISABLE_JIT": "1"}
     program = [sys.executable, "program.py"]
     done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("0.400 [-0.5, 0.5, -0.5, 0.5]\n")
-    assert "reproduce" in done.stdout
+    assert done.stdout == "0.400 [-0.5, 0.5, -0.5, 0.5]\n"
+
+
+def test_both_wheels_bring_the_command(wheels, tmp_path):
+    folder = tmp_path / "lib"
+    environment = install(folder, *wheels.values())
+    (tmp_path / "program.py").write_text(f"""{HIDE_THE_REPOSITORY}
+import runpy
+try:
+    runpy.run_path({str(folder / "bin" / "directloss")!r}, run_name="__main__")
+finally:
+    import directloss, directloss_studies
+    for package in (directloss, directloss_studies):
+        assert package.__file__.startswith({str(folder)!r}), package.__file__
+""")
+
+    def call(*arguments):
+        program = [sys.executable, "program.py", *arguments]
+        done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "reproduce" in call("--help")
+    version = directloss.__version__
+    assert call("--version") == f"directloss {version}\ndirectloss-studies {version}\n"
 
 
 def _kernel():

@@ -49,7 +49,7 @@ def test_every_public_class_and_function_has_an_example():
 def test_index_lists_every_page():
     docs = ROOT / "docs"
     listed = set(re.findall(r"^- \[[^\]]+\]\(([^)]+)\)", (docs / "index.md").read_text(), re.MULTILINE))
-    pages = {path.name for path in docs.glob("*.md")} - {"index.md"}
+    pages = {str(path.relative_to(docs)) for path in (*docs.glob("*.md"), *docs.glob("studies/*.md"))} - {"index.md"}
     notebooks = {f"notebooks/{path.name}" for path in (docs / "notebooks").glob("*.ipynb")}
     assert listed == pages | notebooks | {"recipes/README.md", "api/index.rst"}
 
@@ -62,7 +62,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Sphinx and its extensions, about each other
-        patch.setenv("PYTHONPATH", str(ROOT / "src"))  # for the kernels of the notebooks
+        patch.setenv("PYTHONPATH", str(ROOT / "src"))  # for the processes that run notebooks
         patch.setenv("OMP_NUM_THREADS", "1")
         said = folder / "warnings.txt"
         options = ["-b", "html", "-q", "-W", "--keep-going", "-w", str(said), "-d", str(folder / "doctrees")]
@@ -101,7 +101,7 @@ def test_pages_fit_the_screen_and_search_finds(site, browser, width, scheme):
     complaints, requests = [], []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
-    for name in ("index", "start", "api/losses", "reproduction"):
+    for name in ("index", "start", "api/losses", "studies/reproduction"):
         page.goto((site / f"{name}.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} scrolls sideways"
     page.goto((site / "search.html").as_uri() + "?q=warm-up")

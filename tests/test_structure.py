@@ -1,17 +1,23 @@
-"""The shape of the package: its public names, and dependencies that run one way."""
+"""The shape of both packages: public names, imports that run one way, and what stays out of the library."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
-from directloss_studies import EXPERIMENTS
+import directloss_studies
+from directloss_studies import registry
 
 import directloss
+import directloss.sklearn
+import directloss.training
 
-SOURCE = Path(directloss.__file__).parent
+LIBRARY = Path(directloss.__file__).parent
+STUDIES = Path(directloss_studies.__file__).parent
 
 LAYERS = {  # a module may import from lower numbers only, and from its own folder
-    "interrupts": 0,
     "checks": 0,
     "kernels": 0,
     "group_module": 0,
@@ -29,46 +35,40 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "diagnosis": 5,
     "loss": 6,
     "retrieval": 7,
-    "memory": 8,
     "training": 7,
+    "memory": 8,
     "sklearn": 8,
-    "experiments": 8,
-    "__main__": 9,
     "__init__": 9,
 }
-LIBRARY = LAYERS.keys() - {"experiments", "__main__", "interrupts", "sklearn"}  # these are of the command or an extra
-ROOMS = {  # of the experiments: the same rule
+STUDY, ABOVE_STUDIES = 10, {"registry": 11, "cli": 12, "__main__": 13}
+LAYERS_OF_STUDIES = {  # what studies share; a study stands above it and imports no other study
+    "__init__": 0,
+    "interrupts": 0,
     "harness": 0,
     "networks": 1,
-    "vision": 2,
-    "data": 3,
     "methods": 1,
     "trainers": 2,
+    "vision": 2,
+    "data": 3,
     "sweep": 3,
     "linear_models": 4,
     "report": 5,
-    "synthetic": 6,
-    "label_noise": 6,
-    "separable": 6,
-    "own_metric": 6,
-    "tables": 6,
-    "paths": 6,
-    "actions": 6,
-    "detection": 6,
-    "segmentation": 6,
-    "__init__": 7,
-    "cli": 8,
+    **{study: STUDY for study in vars(registry) if (STUDIES / study).is_dir() or (STUDIES / f"{study}.py").is_file()},
+    **ABOVE_STUDIES,
 }
-EXTRAS = {
-    "sklearn", "matplotlib", "rich", "typer", "joblib", "ray", "PIL", "defusedxml", "lightgbm",
-    "accelerate", "pytorch_lightning", "skorch", "transformers", "xgboost", "scipy", "pyarrow",
+DEPENDENCIES = {"torch", "numpy", "numba"}
+STANDARD = {  # of the standard library; neither signal nor sys: an import must change nothing and look at no argument
+    "abc", "collections", "contextlib", "copy", "ctypes", "dataclasses", "enum", "functools", "hashlib", "importlib",
+    "inspect", "itertools", "logging", "math", "numbers", "os", "pathlib", "threading", "time", "types", "typing",
+    "warnings", "weakref",
 }  # fmt: skip
+PUBLIC = {module.__name__: module.__all__ for module in (directloss, directloss.sklearn, directloss.training)}
+"""What studies may import of the library, by module."""
 
 
-def modules():
-    for path in sorted(SOURCE.rglob("*.py")):
-        parts = path.relative_to(SOURCE).with_suffix("").parts
-        yield parts, ast.parse(path.read_text())
+def modules(package):
+    for path in sorted(package.rglob("*.py")):
+        yield path.relative_to(package).with_suffix("").parts, ast.parse(path.read_text())
 
 
 def imports(parts, tree):
@@ -86,25 +86,91 @@ def imports(parts, tree):
                 yield "inside", base + name
 
 
-def check_one_way(rooms, depth):
+def outside(parts, tree):
+    return {name[0] for kind, name in imports(parts, tree) if kind == "outside"}
+
+
+def check_one_way(package, layers):
     found = 0
-    for parts, tree in modules():
-        if len(parts) <= depth or parts[:depth] != ("experiments",) * depth:
-            continue
+    for parts, tree in modules(package):
+        assert parts[0] in layers, f"{package.name}: {parts[0]} has no layer"
         for kind, name in imports(parts, tree):
-            if kind == "inside" and len(name) > depth and name[:depth] == parts[:depth] and name[depth] != parts[depth]:
+            if kind == "inside" and name and name[0] != parts[0]:
                 found += 1
-                room = name[depth] if name[depth] in rooms else "__init__"
-                assert rooms[room] < rooms[parts[depth]], f"{'.'.join(parts)} imports {'.'.join(name)}"
+                layer = name[0] if name[0] in layers else "__init__"
+                assert layers[layer] < layers[parts[0]], f"{package.name}: {'.'.join(parts)} imports {'.'.join(name)}"
     return found
 
 
-def test_dependencies_run_one_way():
-    assert check_one_way(LAYERS, 0) > 20
+def test_imports_run_one_way_in_the_library():
+    assert check_one_way(LIBRARY, LAYERS) > 20
 
 
-def test_experiments_have_rooms_of_their_own():
-    assert check_one_way(ROOMS, 1) > 20
+def test_imports_run_one_way_in_the_studies():
+    assert check_one_way(STUDIES, LAYERS_OF_STUDIES) > 20
+    assert list(LAYERS_OF_STUDIES.values()).count(STUDY) >= len(registry.EXPERIMENTS)
+
+
+def test_every_module_has_a_docstring():
+    for package in (LIBRARY, STUDIES):
+        for parts, tree in modules(package):
+            assert ast.get_docstring(tree), f"{package.name}.{'.'.join(parts)} has no docstring"
+
+
+def test_the_library_imports_its_dependencies_only():
+    """No package of an extra, nothing of the studies, no signals; scikit-learn in the module of that name only."""
+    for parts, tree in modules(LIBRARY):
+        allowed = DEPENDENCIES | STANDARD | ({"sklearn"} if parts == ("sklearn",) else set())
+        assert outside(parts, tree) <= allowed, (parts, outside(parts, tree) - allowed)
+
+
+def test_kernels_never_import_torch():
+    for parts, tree in modules(LIBRARY):
+        if parts[0] == "kernels":
+            assert "torch" not in outside(parts, tree), parts
+
+
+def test_the_library_never_reads_the_command_line():
+    for parts, tree in modules(LIBRARY):
+        for node in ast.walk(tree):
+            name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+            assert name not in ("argv", "orig_argv"), parts
+
+
+def test_importing_the_library_changes_no_signal_handler(tmp_path):
+    """Also in a script that is called directloss, as the command is."""
+    script = tmp_path / "directloss"
+    script.write_text("""
+import signal
+def handlers():
+    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+before = handlers()
+import directloss, directloss.sklearn, directloss.training
+assert handlers() == before
+""")
+    environment = {**os.environ, "PYTHONPATH": str(LIBRARY.parent)}
+    subprocess.run([sys.executable, str(script)], env=environment, check=True, timeout=300)
+
+
+def test_studies_import_public_names_of_the_library_only():
+    found = 0
+    for parts, tree in modules(STUDIES):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.split(".")[0] == "directloss" for alias in node.names), parts
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("directloss."):
+                assert node.module in PUBLIC, f"{'.'.join(parts)} imports {node.module}"
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in PUBLIC:
+                found += 1
+                private = {alias.name for alias in node.names} - set(PUBLIC[node.module])
+                assert not private, f"{'.'.join(parts)} imports {private} from {node.module}"
+    assert found > 10
+
+
+def test_studies_import_scikit_learn_only_when_they_use_it():
+    """It takes seconds to import."""
+    code = "import sys\nfrom directloss_studies import registry\nsys.exit('sklearn' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 def texts(tree):
@@ -117,59 +183,29 @@ def texts(tree):
             yield node.value
 
 
-def test_command_line_harness_and_report_name_no_experiment():
-    names = re.compile(rf"\b({'|'.join(EXPERIMENTS.keys() - {'tables'})})\b")  # a plain word too
+def test_command_line_harness_and_report_name_no_study():
+    names = re.compile(rf"\b({'|'.join(registry.EXPERIMENTS.keys() - {'tables'})})\b")  # a plain word too
     seen = 0
-    for parts, tree in modules():
-        if parts[0] == "experiments" and parts[1] in ("cli", "harness", "report"):
+    for parts, tree in modules(STUDIES):
+        if parts[0] in ("cli", "harness", "report"):
             for text in texts(tree):
                 seen += 1
                 assert not names.search(text), (".".join(parts), text)
     assert seen > 100
 
 
-def test_kernels_never_import_torch_and_core_never_imports_an_extra():
-    for parts, tree in modules():
-        outside = {name[0] for kind, name in imports(parts, tree) if kind == "outside"}
-        if parts[0] == "kernels":
-            assert "torch" not in outside, parts
-        if parts[0] in LIBRARY:
-            assert not outside & EXTRAS, parts
-            assert outside - {"torch", "numpy", "numba"} <= STANDARD, (parts, outside)
-
-
-def test_scikit_learn_is_imported_only_by_who_asks_for_it():
-    asking = [parts for parts, tree in modules() for kind, name in imports(parts, tree) if name == ("sklearn",)]
-    assert asking
-    assert set(asking) == {("sklearn",), ("experiments", "tables", "sets"), ("experiments", "linear_models")}
-
-
-STANDARD = {
-    "abc", "collections", "contextlib", "copy", "ctypes", "dataclasses", "enum", "functools", "hashlib", "importlib",
-    "inspect", "itertools", "logging", "math", "numbers", "os", "pathlib", "threading", "time", "types", "typing",
-    "warnings", "weakref",
-}  # fmt: skip
-
-
-def test_every_module_has_a_place_and_says_why_it_exists():
-    for parts, tree in modules():
-        assert parts[0] in LAYERS, f"{parts[0]} has no layer"
-        assert parts[0] != "experiments" or parts[1] in ROOMS, f"{parts[1]} has no room"
-        assert ast.get_docstring(tree), f"{'.'.join(parts)} has no docstring"
-
-
 def test_public_names():
     tasks = {member.__name__ for member in directloss.TASKS.values()}
-    doors = {name.removesuffix("Loss") for name in directloss.__all__ if name.endswith("Loss")} - {
+    explicit = {name.removesuffix("Loss") for name in directloss.__all__ if name.endswith("Loss")} - {
         "Retrieval",
         "Structured",
     }
-    assert doors == {
+    assert explicit == {
         "AveragePrecision", "FMeasure", "IoU", "NDCG", "PartialAUC", "PrecisionAtK", "ROCAUC", "ReciprocalRank",
         "Tversky",
     }  # fmt: skip
-    assert doors <= tasks <= set(directloss.__all__)
-    assert set(directloss.__all__) - tasks - {f"{name}Loss" for name in doors} == {
+    assert explicit <= tasks <= set(directloss.__all__)
+    assert set(directloss.__all__) - tasks - {f"{name}Loss" for name in explicit} == {
         "TASKS", "TRUTH", "UPDATES",
         "ByNegatives", "ByRank", "CountTask", "LinearLossTask", "RankingTask", "explain",
         "CentralDirect", "Hinge", "NegativeDirect", "Perceptron", "PositiveDirect", "Row", "Update",

@@ -1,4 +1,4 @@
-"""Numbers of results/ as cells and tables, and the functions that documents may name."""
+"""Numbers of studies/results/ as cells and tables, and the functions that documents may name."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "BLOCKS",
+    "MEASURED",
     "PLAIN",
     "RESULTS",
     "ROOT",
@@ -23,7 +24,10 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).parent.parent.parent
-RESULTS = ROOT / "results"
+RESULTS = ROOT / "studies" / "results"
+"""Of studies."""
+MEASURED = ROOT / "results"
+"""Of the library: times, and what the tools beside the tests found."""
 
 BLOCKS: dict[str, Callable[[], str]] = {}
 """What makes each block."""
@@ -72,7 +76,7 @@ def as_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     if any(not any(character.isdigit() for character in "".join(row[1:])) for row in rows):
-        raise ValueError(f"A row without numbers under {header}: names in results/ have changed.")
+        raise ValueError(f"A row without numbers under {header}: names in studies/results/ have changed.")
     return "\n".join(lines)
 
 
@@ -83,7 +87,7 @@ def in_percent(noises: Iterable[float]) -> list[str]:
 
 @cache
 def study_of(name: str) -> dict[str, Any]:
-    """Settings and runs of a study under benchmarks/."""
+    """Settings and runs of a study under studies/benchmarks/."""
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 

@@ -54,15 +54,3 @@ def paths_verdicts() -> str:
     """The claims on shortest paths."""
     rows = [[says, judged.source, verdict_of("paths", says)] for says, judged in claims_of("paths").items()]
     return as_table(["claim", "who says it", "verdict (comparisons)"], rows)
-
-
-@block
-def separable_verdicts() -> str:
-    """The claims on separable data, by variant."""
-    rows = [
-        [says, variant, verdict_of("report", says, variant)]
-        for says, judged in claims_of("report").items()
-        for variant in judged.verdicts
-        if "negative update" in says
-    ]
-    return as_table(["claim", "variant", "verdict (comparisons)"], rows)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from .numbers import RESULTS, block
+from .numbers import MEASURED, RESULTS, block
 
 
 @block
@@ -23,7 +23,7 @@ def speed_chains() -> str:
 
 
 def _speed() -> dict[str, Any]:
-    return json.loads((RESULTS / "speed.json").read_text())
+    return json.loads((MEASURED / "speed.json").read_text())
 
 
 @block
@@ -97,7 +97,7 @@ def speed_loops() -> str:
     """Flat lists, threads, a memory of scores, several processes."""
     from benchmarks.loops import table
 
-    results = json.loads((RESULTS / "loops.json").read_text())
+    results = json.loads((MEASURED / "loops.json").read_text())
     return "\n\n".join(table(results, name) for name in results["tables"])
 
 

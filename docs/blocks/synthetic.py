@@ -1,7 +1,7 @@
 """Synthetic data, label noise, separable data."""
 
 from .numbers import PLAIN, as_table, block, gain_cell, in_percent, mean_cell, records_of
-from .verdicts import NOISE, WITHSTANDS, verdict_table
+from .verdicts import NOISE
 
 __all__ = ["STARTS", "TO_THE_END"]
 
@@ -15,25 +15,6 @@ def synthetic_gains() -> str:
     others = ("x-ent", PLAIN, "hinge-AP", "neg-AP", "hinge-01", "neg-01", "per-01", "pos-01", "per-AP")
     rows = [[other, *(gain_cell("synthetic", start, other) for start in STARTS)] for other in others]
     return as_table(["pos-AP minus", *STARTS], rows)
-
-
-@block
-def synthetic_verdicts() -> str:
-    """The claims on synthetic data, by start and batch."""
-    says = {
-        "pos-AP reaches a higher test AP than all other methods": "pos-AP beats all others",
-        "Training on AP beats training on the 0-1 loss, update by update": "AP beats the 0-1 loss, update by update",
-        "The positive update beats the negative one": "pos-AP beats neg-AP",
-    }
-    return verdict_table("start and batch", "report", says, {start: start for start in STARTS})
-
-
-@block
-def synthetic_start_verdicts() -> str:
-    """Whether the start matters for the gain over cross-entropy, by batch."""
-    says = {f"pos-AP gains more over {m} from the N(0,1) start than from He's": f"over {m}" for m in ("x-ent", PLAIN)}
-    batches = {batch: batch for batch in ("full batch", "batches of 512")}
-    return verdict_table("pos-AP gains more from the N(0,1) start", "report", says, batches)
 
 
 @block
@@ -67,38 +48,6 @@ def label_noise_gains() -> str:
         for other, variant, shown in lines
     ]
     return as_table(["pos-AP minus, 5 seeds", *in_percent(NOISE[1:])], rows)
-
-
-@block
-def label_noise_verdicts() -> str:
-    """pos-AP against its rivals, by inputs and rule of choosing."""
-    variants = {
-        f"{inputs} inputs, {rule} {labels}": f"{inputs} inputs, {shown}, chosen on {labels}"
-        for inputs in ("raw", "standardised")
-        for labels in ("noisy validation", "training AP")
-        for rule, shown in (("to the end, chosen on", "to the end"), ("stopped early, both on", "stopped early"))
-    }
-    says = {WITHSTANDS.format(method): method for method in ("x-ent", PLAIN, "hinge-AP")}
-    return verdict_table("pos-AP keeps more AP than", "report", says, variants)
-
-
-@block
-def label_noise_kept() -> str:
-    """What is left of test AP under noise, by inputs and rule of choosing."""
-    raw, standardised = (TO_THE_END.format(inputs, "noisy validation") for inputs in ("raw", "standardised"))
-    training = TO_THE_END.format("raw", "training AP")
-    lines = [
-        ("pos-AP", raw, "raw inputs"),
-        (PLAIN, raw, "raw inputs"),
-        ("x-ent", raw, "raw inputs"),
-        ("x-ent", standardised, "standardised"),
-        *((method, training, "raw inputs, chosen on training AP") for method in ("pos-AP", "hinge-AP", "x-ent")),
-    ]
-    rows = [
-        [f"{method}, {shown}", *(mean_cell("label-noise", variant, method, noise) for noise in (0.2, 0.3))]
-        for method, variant, shown in lines
-    ]
-    return as_table(["test AP; training labels flipped", *in_percent((0.2, 0.3))], rows)
 
 
 @block

@@ -167,7 +167,13 @@ def when_it_helps() -> str:
         ("20 % flipped", "8×", 0.2, "symmetric", "untuned"),
         ("40 % flipped", "8×", 0.4, "symmetric", "untuned"),
         ("20 % near the boundary", "8×", 0.2, "near the boundary", "untuned"),
-        ("[tuned](docs/tables.md#tuned-eight-tables), 20 % flipped", "stopped early", 0.2, "symmetric", "tuned"),
+        (
+            "[tuned](docs/studies/tables.md#tuned-eight-tables), 20 % flipped",
+            "stopped early",
+            0.2,
+            "symmetric",
+            "tuned",
+        ),
         ("tuned, 40 % flipped", "stopped early", 0.4, "symmetric", "tuned"),
     )
     columns, ahead = [], []
@@ -187,7 +193,7 @@ def when_it_helps() -> str:
     tuned = claims_of("tables")["With wrong labels, pos-AP beats x-ent"].verdicts["tuned, symmetric, 8×"]
     judged = [words[verdict] for verdict in tuned]
     return "\n".join((
-        as_table([f"mean AP, [{len(gains)} real tables](docs/tables.md)", *(kind[0] for kind in kinds)], rows),
+        as_table([f"mean AP, [{len(gains)} real tables](docs/studies/tables.md)", *(kind[0] for kind in kinds)], rows),
         "",
         "- **It helps when labels are flipped**: AP stays higher than with cross-entropy, after a long training and "
         "also if both are tuned and stopped on validation rows with wrong labels (last two columns, eight tables; if "
@@ -197,8 +203,8 @@ def when_it_helps() -> str:
         f"boosting (LightGBM, {means['LightGBM logloss']['mean']:.3f}) beats all networks there.",
         f"- **It is not always first**: after a long training on flipped labels, {' and '.join(ahead)} are ahead; "
         f"where half of the positives are missing it gains nothing ({missing['pos-AP']:.3f}, cross-entropy "
-        f"{missing['x-ent']:.3f}); with [labels that people gave](docs/tables.md#labels-that-people-gave) to photos it "
-        "is behind cross-entropy; and its scores are no probabilities.",
+        f"{missing['x-ent']:.3f}); with [labels that people gave](docs/studies/tables.md#labels-that-people-gave) to "
+        "photos it is behind cross-entropy; and its scores are no probabilities.",
     ))  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .numbers import as_table, block, in_percent, study_of, with_error
 
 WARM_KINDS = {"cold": "", "warm": ", warm-up", "warm, new optimizer": ", warm-up, new optimizer"}
-"""How pos-AP starts, from the words of results/ to those to show."""
+"""How pos-AP starts, from the words of studies/results/ to those to show."""
 WARM_NOISES = (0.0, 0.2, 0.4)
 STARTS_OF_RANKING = ("below", "above")
 
@@ -221,11 +221,11 @@ def warm_up_command() -> str:
     trainings = sum(len(row) for run in runs.values() for row in run["ap"])
     return (
         f"`python -m studies.benchmarks.warm_up`: {' and '.join(seeds)}, counted from 0, {trainings:,} trainings, in "
-        "[warm_up.json](../results/warm_up.json)."
+        "[warm_up.json](../studies/results/warm_up.json)."
     )
 
 
-MEMORY_METHODS = {  # from results/ to the words to show
+MEMORY_METHODS = {  # from studies/results/ to the words to show
     "x-ent": "x-ent",
     "batch": "pos-AP, plain batches",
     "two passes": "pos-AP, `accumulate`, 8 batches a step",

@@ -1,4 +1,4 @@
-"""Verdicts, as the reports under results/ give them."""
+"""Verdicts, as the reports under studies/results/ give them."""
 
 import re
 from functools import cache
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from directloss_studies.report.verdicts import Verdict
 from directloss_studies.report.verdicts import _together as judge_verdicts
 
-from .numbers import PLAIN, RESULTS, as_table, block
+from .numbers import PLAIN, RESULTS, as_table
 
 __all__ = ["FOUR", "NOISE", "RIVALS", "THREE", "WITHSTANDS", "claims_of", "verdict_of", "verdict_table"]
 
@@ -54,26 +54,9 @@ def verdict_of(reports: str | tuple[str, ...], says: str, variant: str | None = 
 
 
 def verdict_table(corner: str, report: str, says: dict[str, str], variants: dict[str, str]) -> str:
-    """One row a variant, one column a claim. Both dictionaries: from the words of results/ to those to show."""
+    """One row a variant, one column a claim. Both dictionaries: from the words of studies/results/ to those to show."""
     rows = [[shown, *(verdict_of(report, claim, variant) for claim in says)] for variant, shown in variants.items()]
     return as_table([corner, *says.values()], rows)
-
-
-@block
-def verdicts() -> str:
-    """Every claim of every study."""
-    reports = {
-        "report": "",
-        "actions": ", SqueezeNet and AlexNet",
-        "actions-efficientnet": ", EfficientNet-Lite0",
-        "detection-all-images": ", all images",
-    }
-    rows = [
-        [judged.study + what, says, judged.source, verdict_of(report, says)]
-        for report, what in reports.items()
-        for says, judged in claims_of(report).items()
-    ]
-    return as_table(["study", "claim", "who says it", "verdict (comparisons)"], rows)
 
 
 NOISE = (0.0, 0.1, 0.2, 0.3, 0.4)

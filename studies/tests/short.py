@@ -1,13 +1,14 @@
 """The command `directloss` with short runs of two studies: how runs are kept is the same with long ones."""
 
 from dataclasses import replace
+from functools import wraps
 
-from directloss_studies import EXPERIMENTS
 from directloss_studies.__main__ import main
+from directloss_studies.registry import EXPERIMENTS
 
 
 def shortened(whole):
-    return lambda *arguments: [replace(config, iterations=30) for config in whole(*arguments)]
+    return wraps(whole)(lambda *arguments: [replace(config, iterations=30) for config in whole(*arguments)])
 
 
 CONFIGS = {name: shortened(EXPERIMENTS[name].configs) for name in ("separable", "label-noise")}

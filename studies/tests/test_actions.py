@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from devkits import make_devkit
-from directloss_studies import EXPERIMENTS
 from directloss_studies.actions import features, fine_tuning
 from directloss_studies.actions import summary as actions_summary
 from directloss_studies.actions.config import ActionsOptions, Config, Result, Source
@@ -28,6 +27,7 @@ from directloss_studies.harness.experiment import Made, Run
 from directloss_studies.harness.options import arguments
 from directloss_studies.harness.progress import no_steps
 from directloss_studies.linear_models import LINEAR_MODELS
+from directloss_studies.registry import EXPERIMENTS
 from directloss_studies.report.verdicts import judge
 from directloss_studies.sweep import Setting
 from directloss_studies.vision.backbones import AlexNet, SqueezeNet, cached_backbone, load_weights
@@ -297,7 +297,8 @@ def test_thirds_are_apart_and_of_listed_boxes_only(place):
         assert not torch.equal(thirds["train"], other["train"])
 
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "experiments.md"
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "studies" / "experiments.md"
 
 
 @pytest.fixture(scope="module")
@@ -710,7 +711,7 @@ def test_tables_and_figures_say_it_all(summary):
 
 
 def test_the_papers_means_are_those_of_its_classes():
-    with open(DOCUMENT.parents[1] / "results" / "paper-actions.csv", newline="") as file:
+    with open(ROOT / "studies" / "results" / "paper-actions.csv", newline="") as file:
         rows = [(row["class"], row["method"], float(row["noise"]), float(row["ap"])) for row in csv.DictReader(file)]
     assert {row[0] for row in rows} == {*ACTIONS.values(), "mean"}
     for method, means in actions_summary.PAPER.items():

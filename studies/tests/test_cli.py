@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 
 import pytest
 import short
 from commands import call
-from directloss_studies import EXPERIMENTS
+from directloss_studies.registry import EXPERIMENTS
 
 SEPARABLE = len(EXPERIMENTS["separable"].configs(EXPERIMENTS["separable"].options(seeds=1), None))
 ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
@@ -87,7 +87,8 @@ def test_the_same_command_twice_does_nothing_the_second_time(finished):
 def test_a_few_runs_in_this_process(tmp_path, monkeypatch):
     """The whole way of the command, in a second."""
     whole = EXPERIMENTS["separable"].configs
-    monkeypatch.setitem(vars(EXPERIMENTS["separable"]), "configs", lambda *arguments: list(whole(*arguments))[:2])
+    few = wraps(whole)(lambda *arguments: list(whole(*arguments))[:2])
+    monkeypatch.setitem(vars(EXPERIMENTS["separable"]), "configs", few)
     for words in ("2 of 2 runs to do, 1 at a time", "all 2 runs are in"):
         done = call("reproduce", "separable", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
         assert done.returncode == 0, done.stderr
@@ -382,7 +383,7 @@ def test_check_tries_a_task(tmp_path):
         "    def infer(self, scores, target, mask=None):\n"
         "        return super().infer(-scores, target, mask)\n"
     )
-    line = [sys.executable, "-m", "directloss", "check", "wrong:Wrong"]
+    line = [sys.executable, "-m", "directloss_studies", "check", "wrong:Wrong"]
     done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

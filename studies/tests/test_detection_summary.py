@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 import typer.main
-from directloss_studies import EXPERIMENTS, cli
+from directloss_studies import cli
 from directloss_studies.data.voc import CLASSES
 from directloss_studies.detection import experiment as detection
 from directloss_studies.detection import summary as detection_summary
@@ -22,6 +22,7 @@ from directloss_studies.harness.experiment import Figure, Made, Run
 from directloss_studies.harness.options import arguments
 from directloss_studies.harness.store import Store
 from directloss_studies.methods import PLAIN
+from directloss_studies.registry import EXPERIMENTS
 from directloss_studies.report.figures import bars
 from directloss_studies.report.markdown import markdown
 from directloss_studies.report.page import html

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 import torch
-from directloss_studies import EXPERIMENTS
 from directloss_studies.data.label_noise import flip_labels
 from directloss_studies.data.synthetic import ranked_by_teacher, separable, two_shells
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.methods import METHODS, WARM, smooth_ap
 from directloss_studies.networks import Networks
+from directloss_studies.registry import EXPERIMENTS
 from directloss_studies.sweep import Curves, Setting, choose, grid, sweep
 
 

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
+from functools import partial, wraps
 from types import ModuleType
 
 import pytest
 from commands import call
-from directloss_studies import EXPERIMENTS
 from directloss_studies.harness.experiment import Summary
+from directloss_studies.registry import EXPERIMENTS
 from test_cli import start
 from test_report import fill, invented
 
@@ -26,9 +26,11 @@ SEPARABLE = EXPERIMENTS["separable"]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Two runs that take no time, and a report without figures."""
-    whole = SEPARABLE.configs
-    monkeypatch.setitem(vars(SEPARABLE), "configs", lambda *arguments: list(whole(*arguments))[:2])
-    monkeypatch.setitem(vars(SEPARABLE), "run", lambda config, _: invented(SEPARABLE, config, random.Random(0)))
+    whole, run = SEPARABLE.configs, SEPARABLE.run
+    few = wraps(whole)(lambda *arguments: list(whole(*arguments))[:2])
+    monkeypatch.setitem(vars(SEPARABLE), "configs", few)
+    made_up = wraps(run)(lambda config, _: invented(SEPARABLE, config, random.Random(0)))
+    monkeypatch.setitem(vars(SEPARABLE), "run", made_up)
     monkeypatch.setitem(vars(SEPARABLE), "summarise", lambda runs: Summary())
     monkeypatch.setattr("directloss_studies.cli.reproduce._compile", lambda: None)
 
@@ -235,7 +237,7 @@ def test_ctrl_c_while_packages_are_imported_is_quiet(tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', 'src')}"}
     listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    line = [sys.executable, "-m", "directloss", "list"]
+    line = [sys.executable, "-m", "directloss_studies", "list"]
     pipe = subprocess.PIPE
     with subprocess.Popen(line, stdout=pipe, stderr=pipe, env=environment, preexec_fn=listen) as process:
         assert process.stdout
@@ -266,7 +268,7 @@ def test_ctrl_c_while_the_command_imports_is_quiet(monkeypatch):
     ],
 )
 def test_a_stream_that_is_closed_or_full_gives_no_traceback(closed, code):
-    line = ["bash", "-c", f"{shlex.quote(sys.executable)} -m directloss list {closed}"]
+    line = ["bash", "-c", f"{shlex.quote(sys.executable)} -m directloss_studies list {closed}"]
     done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == code
     expected = "No space left on device. Free some space, or name another folder.\n" if code else ""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -452,7 +453,11 @@ def test_query_sizes_must_add_up(tmp_path, sizes, says):
 
 def test_the_command_runs_resumes_and_says_what_is_wrong(tmp_path, monkeypatch):
     whole = EXPERIMENT.configs
-    few = lambda options, source: [c for c in whole(options, source) if c.method in ("direct AP", "BCE")]  # noqa: E731
+
+    @wraps(whole)
+    def few(options, source):
+        return [config for config in whole(options, source) if config.method in ("direct AP", "BCE")]
+
     monkeypatch.setitem(vars(EXPERIMENT), "configs", few)
     done = call("reproduce", "own-metric", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -9,9 +9,9 @@ from html import escape
 from pathlib import Path
 
 import pytest
-from directloss_studies import EXPERIMENTS
 from directloss_studies.harness.experiment import Claim, Comparison, Made, Run, Table
 from directloss_studies.harness.store import Store, _digest
+from directloss_studies.registry import EXPERIMENTS
 from directloss_studies.report.forest import forest
 from directloss_studies.report.markdown import _table, markdown
 from directloss_studies.report.page import html

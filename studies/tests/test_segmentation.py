@@ -2,16 +2,17 @@
 
 import dataclasses
 import itertools
+from functools import wraps
 
 import commands
 import numpy as np
 import pytest
 import torch
-from directloss_studies import EXPERIMENTS
 from directloss_studies.data.shapes import move_masks, textured_shapes
 from directloss_studies.harness.experiment import Made, Run
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.methods import PLAIN
+from directloss_studies.registry import EXPERIMENTS
 from directloss_studies.report.verdicts import Verdict, judge
 from directloss_studies.segmentation.config import Config, Result, SegmentationOptions
 from directloss_studies.segmentation.experiment import configs, prepare, run, sets_of
@@ -353,12 +354,12 @@ def test_bad_data_is_refused_in_words(place, tmp_path):
 
 def test_the_command_goes_from_shapes_to_the_report(tmp_path, monkeypatch):
     experiment = EXPERIMENTS["segmentation"]
-    monkeypatch.setitem(
-        vars(experiment), "configs",
-        lambda options, source=None: [
-            dataclasses.replace(config, samples=16, held_out=8, iterations=4) for config in configs(options, source)
-        ],
-    )  # fmt: skip
+
+    @wraps(configs)
+    def short(options, source=None):
+        return [dataclasses.replace(one, samples=16, held_out=8, iterations=4) for one in configs(options, source)]
+
+    monkeypatch.setitem(vars(experiment), "configs", short)
     done = commands.call("reproduce", "segmentation", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "shapes, wrong pixels: noisy validation" in " ".join(done.stdout.split())

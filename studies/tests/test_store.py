@@ -7,11 +7,11 @@ import time
 from typing import Annotated
 
 import pytest
-from directloss_studies import EXPERIMENTS
 from directloss_studies.harness.experiment import Made, Run
 from directloss_studies.harness.files import write_whole
 from directloss_studies.harness.store import Store, _digest
 from directloss_studies.harness.typed import JsonName, decode, encode
+from directloss_studies.registry import EXPERIMENTS
 from directloss_studies.separable import Result
 
 EXPERIMENT = EXPERIMENTS["separable"]

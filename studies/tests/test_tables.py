@@ -4,6 +4,7 @@ import hashlib
 import math
 import zipfile
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -545,6 +546,7 @@ def test_boosting_runs_where_it_is_installed_and_is_left_out_where_it_is_not(mon
 def test_quick_preset_runs_from_the_command_line_without_data_and_continues(tmp_path, monkeypatch):
     whole = EXPERIMENT.configs
 
+    @wraps(whole)
     def short(options, source):
         return [replace(config, iterations=8) for config in whole(options, source)]
 

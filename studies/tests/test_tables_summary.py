@@ -6,9 +6,9 @@ import re
 from statistics import fmean
 
 import pytest
-from directloss_studies import EXPERIMENTS
 from directloss_studies.harness.experiment import Leaderboard, Made
 from directloss_studies.harness.store import Store
+from directloss_studies.registry import EXPERIMENTS
 from directloss_studies.report.leaderboard import SCRIPT, leaderboard_html
 from directloss_studies.report.page import html
 from directloss_studies.report.sections import gather, records

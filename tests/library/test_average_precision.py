@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from conftest import augment_down, augment_up, epsilons, lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from members import augment_down, augment_up, epsilons, lists
 from sklearn.metrics import average_precision_score
 
 from benchmarks.dynamic_programme import (

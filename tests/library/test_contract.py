@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from conftest import MEMBERS
+from members import MEMBERS
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -6,9 +6,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from conftest import UPDATES, epsilons, lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from members import UPDATES, epsilons, lists
 from sklearn.metrics import fbeta_score, jaccard_score
 from test_linear_losses import SIZES, eps_half, gradient, spread
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from conftest import LISTS, MEMBERS, lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from members import LISTS, MEMBERS, lists
 
 from directloss import (
     NDCG,

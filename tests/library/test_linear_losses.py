@@ -6,9 +6,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from conftest import UPDATES, lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from members import UPDATES, lists
 from sklearn.metrics import balanced_accuracy_score, ndcg_score, top_k_accuracy_score, zero_one_loss
 
 from directloss import Hinge, PositiveDirect, Problem, StructuredLoss, Task, TaskError, ZeroOne, check_task

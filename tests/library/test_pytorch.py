@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import MEMBERS
+from members import MEMBERS
 from torch.library import opcheck
 from torch.utils.data import DataLoader, Dataset
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from conftest import LISTS
+from members import LISTS
 from sklearn.metrics import average_precision_score
 
 from directloss import (

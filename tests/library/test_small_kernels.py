@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from conftest import augment_down, augment_up, predicted
+from members import augment_down, augment_up, predicted
 
 from directloss import AveragePrecision
 from directloss.families import packed

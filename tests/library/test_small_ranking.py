@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from conftest import predicted
+from members import predicted
 
 from directloss import TRUTH
 from directloss.families import packed

@@ -8,6 +8,7 @@ blackbox differentiation (Vlastelica et al., 2020) with strength λ is the negat
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from .networks import Networks
 from .report.outcomes import Outcomes, records
 from .report.summary import choices_table, collect, highest
 from .report.words import cell, difference, interval_in_words
-from .sweep import Choice, Curve, Setting, checkpoints, choose
+from .sweep import Choice, Curve, Setting, check_curves, checkpoints, choose
 from .trainers import passes, train
 
 __all__ = ["EXPERIMENT", "Config", "Result", "configs", "instances", "run", "summarise"]
@@ -89,12 +90,8 @@ class Result:
 
     def check(self, config: Config) -> None:
         """Raise a ValueError unless both curves have all checkpoints and settings, and no regret is below 0."""
-        settings = len(config.settings)
-        for name, curve in (("validation", self.validation), ("test", self.test)):
-            if len(curve) != len(self.iterations) or any(len(row) != settings for row in curve):
-                raise ValueError(f"{name} must have {len(self.iterations)} checkpoints with {settings} settings each")
-            if not all(value >= 0 for row in curve for value in row):
-                raise ValueError(f"{name} must be regret, 0 or more")
+        curves = {"validation": self.validation, "test": self.test}
+        check_curves(curves, len(self.iterations), len(config.settings), "regret", inf)
 
 
 Run = harness.Run[Config, Result]
@@ -338,10 +335,6 @@ EXPERIMENT = Experiment[Options, None, Config, Result](
         "settings. One method trains on MSE for the first quarter of its iterations."
     ),
     version=1,
-    presets=("quick", "paper"),
-    options=Options,
-    config=Config,
-    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

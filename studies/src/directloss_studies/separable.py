@@ -6,24 +6,20 @@ elsewhere; Hazan et al. (2010) found the negative update better with linear mode
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import mean
-from typing import NamedTuple
 
 import torch
 
 from .data.label_noise import flip_labels
 from .data.synthetic import DIMENSIONS, separable
 from .harness import experiment as harness
-from .harness.experiment import Claim, Experiment, Figure, Summary
+from .harness.experiment import Claim, Experiment, Summary
 from .harness.options import Options
 from .harness.progress import Progress, no_progress
 from .networks import Networks
-from .report.figures import noise_lines, slug
-from .report.outcomes import Outcomes, records
-from .report.summary import choices_table, collect, noise_table
-from .report.takeaway import headline
+from .report.by_noise import ByNoise
+from .report.summary import choices_table
 from .report.words import percent
-from .sweep import Choice, Curve, Curves, Setting, choose, grid, sweep
+from .sweep import Curve, Curves, Rule, Setting, grid, sweep
 
 __all__ = ["EXPERIMENT", "Config", "Result", "configs", "run", "summarise"]
 
@@ -105,90 +101,44 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
     )
 
 
-def _chosen(run: Run) -> Choice:
-    return choose(run.result.validation)
+RULE = Rule("", "validation")
 
 
-class Variant(NamedTuple):
-    """The model, and what is wrong with the data."""
-
-    model: str
-    damage: str
-
-    @property
-    def name(self) -> str:
-        """In tables and published records."""
-        return f"{self.model}, {self.damage}"
-
-
-VARIANTS = tuple(Variant(model, damage) for model in MODELS for damage in DAMAGES)
-
-
-def _place(config: Config) -> tuple[str, float]:
-    return Variant(config.model, config.damage).name, config.noise
-
-
-def _with_clean(own: Outcomes) -> Outcomes:
+def _variants(config: Config) -> list[str]:
     """Undamaged data belongs to both kinds of damage; its runs are under the first."""
-    found = Outcomes()
-    for variant in VARIANTS:
-        clean = Variant(variant.model, DAMAGES[0]).name
-        for method in STRENGTHS:
-            for noise in sorted({0.0, *own.levels(variant.name)}):
-                for unit, value in own.units(clean if noise == 0 else variant.name, noise, method).items():
-                    found.put(variant.name, noise, method, unit, value)
-    return found
+    return [f"{config.model}, {damage}" for damage in (DAMAGES if config.noise == 0 else (config.damage,))]
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Chosen on validation data with the same damage, trained to the end."""
-    own = collect(runs, _place, lambda run: _chosen(run).value(run.result.test))
-    test = _with_clean(own)
-    dead = collect(runs, _place, lambda run: mean(run.result.dead))
-    variants = [variant for variant in VARIANTS if test.levels(variant.name)]
-    note = "Test AP, mean ± standard deviation over seeds."
-    by_noise = [
-        noise_table(f"Test AP by share of damaged samples: {of.name}", test, of.name, STRENGTHS, note)
-        for of in variants
-    ]
+    found = ByNoise(
+        "separable", runs, tuple(STRENGTHS), (RULE,), _variants, damage="damaged samples", measured="AP on test data",
+        note="Test AP, mean ± standard deviation over seeds.",
+    )  # fmt: skip
+    own = [record for record in found.records() if record.noise > 0 or record.variant.endswith(DAMAGES[0])]
+    tables = found.tables()
     title = "What was tried and chosen, on validation data with the same damage, at the end of training"
-
-    def figures() -> list[Figure]:
-        words = "damaged samples, %", "AP on test data"
-        return [
-            noise_lines(
-                slug("separable", of.model, of.damage), f"Nearly separable data: {of.name}", test, of.name, *words
-            )
-            for of in variants
-        ]
-
     return Summary(
-        [*records("separable", "test_ap", own), *records("separable", "dead_gradients", dead)],
-        _claims(test, sorted({run.config.noise for run in runs if run.config.noise >= 0.1})),
-        [*by_noise, choices_table(title, runs, _chosen)],
-        figures,
-        headline(test, VARIANTS[0].name, 0.0, tuple(STRENGTHS), f"On clean data ({VARIANTS[0].model} model)"),
-        by_noise[:1],
+        [*own, *found.dead_gradients()],
+        _claims(found),
+        [*tables, choices_table(title, runs, RULE)],
+        lambda: found.figures("Nearly separable data"),
+        found.headline("On clean data (linear model)", 0.0),
+        tables[:1],
     )
 
 
-def _claims(test: Outcomes, heavy: Sequence[float]) -> list[Claim]:
-    linear, network = (Variant(model, DAMAGES[0]).name for model in MODELS)
+def _claims(found: ByNoise) -> list[Claim]:
+    linear, network = (f"{model}, {DAMAGES[0]}" for model in MODELS)
     says = "On clean, separable data the negative update beats the positive one"
-    compared = test.compare(linear, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP")
-    found = [Claim(says, "linear model", [compared], "Hazan et al., 2010")]
+    compared = found.test.compare(linear, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP")
+    claims = [Claim(says, "linear model", [compared], "Hazan et al., 2010")]
     says = "On clean, separable data the negative update does well: it is less than 0.01 behind the positive one"
-    compared = test.compare(network, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP + 0.01")
+    compared = found.test.compare(network, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP + 0.01")
     compared = replace(compared, differences=tuple(each + 0.01 for each in compared.differences))
-    found.append(Claim(says, "network", [compared]))
+    claims.append(Claim(says, "network", [compared]))
     says = "With a tenth or more of the samples damaged, the negative update does worse than the positive one"
-    for variant in VARIANTS:
-        shown = [
-            test.compare(variant.name, noise, "pos-AP", "neg-AP", f"pos-AP − neg-AP at {percent(noise)}")
-            for noise in heavy
-        ]
-        found.append(Claim(says, variant.name, shown))
-    return found
+    return claims + found.claims(says, "pos-AP", "neg-AP", least=0.1)
 
 
 EXPERIMENT = Experiment[Options, None, Config, Result](
@@ -202,10 +152,6 @@ EXPERIMENT = Experiment[Options, None, Config, Result](
         "iterations."
     ),
     version=1,
-    presets=("quick", "paper"),
-    options=Options,
-    config=Config,
-    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

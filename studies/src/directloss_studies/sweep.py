@@ -4,8 +4,9 @@ Every setting of a method sees the same data and starts from the same weights. A
 so that choosing, with or without early stopping, needs no second training.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from statistics import fmean
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from directloss import AveragePrecision
 
+from .harness.experiment import Run
 from .harness.progress import Progress, no_progress
 from .methods import METHODS
 from .networks import Networks
@@ -23,8 +25,10 @@ __all__ = [
     "Choice",
     "Curve",
     "Curves",
+    "Rule",
     "Setting",
     "average_precisions",
+    "check_curves",
     "checkpoints",
     "choose",
     "combinations",
@@ -72,11 +76,7 @@ class Curves:
         checkpoints, settings = len(self.iterations), len(config.settings)
         if not checkpoints or len(self.dead) != settings:
             raise ValueError(f"dead must have {settings} settings, and iterations a checkpoint")
-        for name, curve in self.curves().items():
-            if len(curve) != checkpoints or any(len(row) != settings for row in curve):
-                raise ValueError(f"{name} must have {checkpoints} checkpoints with {settings} settings each")
-            if not all(0 <= value <= 1 for row in curve for value in row):
-                raise ValueError(f"{name} must be {self.metric}, from 0 to 1")
+        check_curves(self.curves(), checkpoints, settings, self.metric)
 
     def only(self, places: Sequence[int]) -> Self:
         """The same with the settings in these places only."""
@@ -85,6 +85,17 @@ class Curves:
 
 
 CurvesT = TypeVar("CurvesT", bound=Curves)
+
+
+def check_curves(
+    curves: Mapping[str, Curve], checkpoints: int, settings: int, metric: str = "AP", highest: float = 1.0
+) -> None:
+    """Raise a ValueError unless every curve has all checkpoints and settings, and its metric is from 0 to a number."""
+    for name, curve in curves.items():
+        if len(curve) != checkpoints or any(len(row) != settings for row in curve):
+            raise ValueError(f"{name} must have {checkpoints} checkpoints with {settings} settings each")
+        if not all(0 <= value <= highest for row in curve for value in row):
+            raise ValueError(f"{name} must be {metric}, {'from 0 to 1' if highest == 1 else '0 or more'}")
 
 
 def grid(
@@ -222,9 +233,35 @@ class Choice(NamedTuple):
         return fmean(curve[self.checkpoint][setting] for setting in self.settings)
 
 
-def choose(curve: Curve, early_stopping: bool = False) -> Choice:
-    """The highest AP on a set: at the end, or at the first checkpoint that reaches the highest of all."""
+def choose(curve: Curve, early_stopping: bool = False, places: Collection[int] | None = None) -> Choice:
+    """The highest AP on a set: at the end, or at the first checkpoint that reaches the highest of all.
+
+    With `places` only the settings in these places can be chosen.
+    """
+    allowed = range(len(curve[-1])) if places is None else places
     checkpoints = range(len(curve)) if early_stopping else (len(curve) - 1,)
-    checkpoint = max(checkpoints, key=lambda k: max(curve[k]))
-    best = max(curve[checkpoint])
-    return Choice(checkpoint, tuple(k for k, value in enumerate(curve[checkpoint]) if value == best))
+    checkpoint = max(checkpoints, key=lambda k: max(curve[k][place] for place in allowed))
+    best = max(curve[checkpoint][place] for place in allowed)
+    return Choice(checkpoint, tuple(place for place in allowed if curve[checkpoint][place] == best))
+
+
+class Rule(NamedTuple):
+    """How a setting is chosen: on which curve of a result, whether it also says when to stop, and among which."""
+
+    name: str
+    """In tables and published records."""
+    chosen_on: str = "validation"
+    """The name of the curve."""
+    early_stopping: bool = False
+    largest_decay: float = inf
+    figure: str = ""
+    """In the names of figures."""
+
+    def places(self, settings: Sequence[Setting]) -> list[int]:
+        """The settings that the rule allows."""
+        return [place for place, setting in enumerate(settings) if setting.weight_decay <= self.largest_decay]
+
+    def choose(self, run: Run[Any, Any]) -> Choice:
+        """The checkpoint and the settings of a run."""
+        curve = getattr(run.result, self.chosen_on)
+        return choose(curve, self.early_stopping, self.places(run.config.settings))

@@ -254,10 +254,6 @@ EXPERIMENT = Experiment[Options, None, Config, Result](
         "Every method has the same number of settings to choose from."
     ),
     version=1,
-    presets=("quick", "paper"),
-    options=Options,
-    config=Config,
-    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

@@ -237,10 +237,6 @@ EXPERIMENT = Experiment(
         "whole training set as one batch, AP on clean test boxes."
     ),
     version=2,
-    presets=("quick", "paper"),
-    options=ActionsOptions,
-    config=Config,
-    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

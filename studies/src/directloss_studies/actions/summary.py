@@ -4,19 +4,18 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import comb
 from statistics import fmean
-from typing import NamedTuple
 
 from ..data.voc import ACTIONS
 from ..harness.experiment import Claim, Comparison, Figure, Record, Summary, Table
 from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
 from ..methods import METHODS, PLAIN, PLAIN_NOTE, WARM
-from ..report.figures import Series, bars, lines, noise_lines, series, slug
-from ..report.outcomes import Outcomes, Unit, records
-from ..report.summary import choices_table, noise_table, records_by_class, restricted, told_apart, with_plain
-from ..report.takeaway import headline
+from ..report.by_noise import ByNoise
+from ..report.figures import Series, bars, lines, series, slug
+from ..report.outcomes import Outcomes, Unit
+from ..report.summary import records_by_class, told_apart, with_plain
 from ..report.words import cell, percent, signed
-from ..sweep import Choice, Curve, choose
-from .config import Result, Run, Source
+from ..sweep import Choice, Curve, Rule, choose
+from .config import Run, Source
 
 __all__ = ["COSTLY", "PAPER", "RULES", "expected_best", "summarise"]
 
@@ -31,38 +30,16 @@ PAPER: dict[str, dict[float, float]] = {
 """Mean AP of ten classes in the paper's Table 1, by method and share of flipped training labels."""
 
 
-class Rule(NamedTuple):
-    """How a setting is chosen: on which set, whether that set also says when to stop, and among which settings."""
-
-    name: str
-    chosen_on: str
-    early_stopping: bool
-    largest_decay: float
-
-    def curve(self, result: Result) -> Curve:
-        """AP on the set that chooses."""
-        return result.validation if self.chosen_on == "validation" else result.noisy_validation
-
-    def apply(self, run: Run) -> tuple[Run, Choice]:
-        """The run with the settings that the rule allows, and what it chooses among them."""
-        allowed = restricted(run, lambda setting: setting.weight_decay <= self.largest_decay)
-        return allowed, choose(self.curve(allowed.result), self.early_stopping)
-
-    @property
-    def figure(self) -> str:
-        """In the names of figures."""
-        return self.name.replace("the paper's", "paper")
-
-
-PROTOCOL = Rule("the paper's protocol", "validation", False, 0.1)
-STOPPED_ON_CLEAN = Rule("stopped early, clean validation", "validation", True, 1.0)
-STOPPED_ON_NOISY = Rule("stopped early, noisy validation", "noisy validation", True, 1.0)
-RULES = (
-    PROTOCOL,
-    STOPPED_ON_CLEAN,
-    STOPPED_ON_NOISY,
-    Rule("to the end, noisy validation", "noisy validation", False, 1.0),
+PROTOCOL = Rule("the paper's protocol", "validation", largest_decay=0.1, figure="paper protocol")
+STOPPED_ON_CLEAN, STOPPED_ON_NOISY, TO_THE_END = (
+    Rule(name, chosen_on, early_stopping, figure=name)
+    for name, chosen_on, early_stopping in (
+        ("stopped early, clean validation", "validation", True),
+        ("stopped early, noisy validation", "noisy_validation", True),
+        ("to the end, noisy validation", "noisy_validation", False),
+    )
 )
+RULES = PROTOCOL, STOPPED_ON_CLEAN, STOPPED_ON_NOISY, TO_THE_END
 RULES_NOTE = (
     "The paper's protocol: 300 iterations, settings chosen on clean validation at the end, weight decay at most 0.1. "
     "The other rules choose among all settings. Stopped early: validation also says after how many iterations. Noisy "
@@ -91,15 +68,6 @@ def _unit(run: Run) -> Unit:
     return Unit(run.config.seed, run.config.action)
 
 
-def _outcomes(runs: Iterable[Run], variant: str, rule: Rule) -> Outcomes:
-    """Test AP of every class and seed."""
-    found = Outcomes()
-    for run in runs:
-        allowed, choice = rule.apply(run)
-        found.put(variant, run.config.noise, run.config.method, _unit(run), choice.value(allowed.result.test))
-    return found
-
-
 def expected_best(chosen_by: Sequence[float], value: Sequence[float], tries: int) -> float:
     """The expected value of the setting that is chosen among so many, drawn at random from all; ties share."""
     total = 0.0
@@ -116,12 +84,12 @@ def _against_budget(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
     """Test AP by number of settings tried."""
     found: dict[int, Outcomes] = {}
     for run in runs:
-        result = rule.apply(run)[0].result
-        validation, test = rule.curve(result), result.test
+        validation, test = getattr(run.result, rule.chosen_on), run.result.test
         moments = range(len(test)) if rule.early_stopping else (len(test) - 1,)
-        best = [max(moments, key=lambda k, s=setting: validation[k][s]) for setting in range(len(test[0]))]
-        chosen_by = [validation[k][setting] for setting, k in enumerate(best)]
-        values = [test[k][setting] for setting, k in enumerate(best)]
+        places = rule.places(run.config.settings)
+        best = [max(moments, key=lambda k, s=setting: validation[k][s]) for setting in places]
+        chosen_by = [validation[k][setting] for setting, k in zip(places, best, strict=True)]
+        values = [test[k][setting] for setting, k in zip(places, best, strict=True)]
         for tries in sorted({1, 2, 4, 8, 16, 32, len(values)}):
             if tries <= len(values):
                 at = found.setdefault(tries, Outcomes())
@@ -134,10 +102,10 @@ def _against_iterations(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
     """Test AP of the setting that a rule chooses, by iteration."""
     found: dict[int, Outcomes] = {}
     for run in runs:
-        allowed, choice = rule.apply(run)
+        settings = rule.choose(run).settings
         for place, iteration in enumerate(run.result.iterations):
             at = found.setdefault(iteration, Outcomes())
-            value = Choice(place, choice.settings).value(allowed.result.test)
+            value = Choice(place, settings).value(run.result.test)
             at.put(rule.name, run.config.noise, run.config.method, _unit(run), value)
     return found
 
@@ -187,46 +155,50 @@ class _SetUp:
 
     def __init__(self, name: str, runs: Sequence[Run]) -> None:
         self.name = name
-        self.runs = with_plain(runs)
+        self.runs = runs
         self.actions = [action for action in ACTIONS if any(run.config.action == action for run in runs)]
         self.levels = sorted({run.config.noise for run in runs})
-        there = {run.config.method for run in self.runs}
+        there = {run.config.method for run in with_plain(runs)}
         self.methods = [
             method for method in dict.fromkeys((*LINEAR_MODELS, *PAPER, PLAIN, *METHODS)) if method in there
         ]
-        self.variants = {rule: f"{name}: {rule.name}" for rule in RULES}
+        note = "Mean over classes of AP on clean test boxes, ± standard deviation over seeds."
+        note += f" {PLAIN_NOTE}" if PLAIN in there else ""
+        note += f" {LINEAR_NOTE}" if there & set(LINEAR_MODELS) else ""
+        self.found = ByNoise(
+            "actions", runs, self.methods, RULES, lambda _: [name], join=": ", note=note,
+            measured="mean AP of the classes, clean test boxes", class_of=lambda config: config.action,
+            classes=self.actions,
+        )  # fmt: skip
+        self.means, self.pairs = self.found.test, self.found.pairs
+        self.variants = {rule: self.found.name(name, rule) for rule in RULES}
         """Their names in tables and published records."""
-        self.pairs = Outcomes()
-        """Test AP of every class and seed."""
-        for rule, variant in self.variants.items():
-            self.pairs.update(_outcomes(self.runs, variant, rule))
-        self.means = self.pairs.means_over(self.actions)
-        """The mean over classes, of every seed."""
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
         in_words = {action: ACTIONS[action] for action in self.actions}
-        return records("actions", "test_ap", self.means) + records_by_class("actions", in_words, self.pairs)
+        return self.found.records() + records_by_class("actions", in_words, self.pairs)
 
     def headline(self) -> str:
         """The paper's protocol at 20 %, if that was tried, else at the highest noise."""
-        noise = 0.2 if 0.2 in self.levels else self.levels[-1]
-        where = f"With {percent(noise)} of the training labels flipped ({self.variants[PROTOCOL]})"
-        return headline(self.means, self.variants[PROTOCOL], noise, self.methods, where, pairs=self.pairs)
+        return self.found.headline("With {noise} of the training labels flipped ({name})")
 
     def claims(self) -> list[Claim]:
         """Robustness against x-ent and hinge-AP, as the paper has it; and what we set as our goal."""
+        robust = [
+            self.found.claims(f"pos-AP withstands label noise better than {other}", "pos-AP", other)
+            for other in ("x-ent", "hinge-AP")
+        ]
         found = []
-        noisy = [noise for noise in self.levels if noise > 0]
-        for rule, variant in self.variants.items():
-            for other in ("x-ent", "hinge-AP"):
-                says = f"pos-AP withstands label noise better than {other}"
-                found.append(Claim(says, variant, self._differences(rule, other, noisy)))
-            heavy = [noise for noise in self.levels if noise >= 0.2]
+        for number, (rule, variant) in enumerate(self.variants.items()):
+            found += [some[number] for some in robust]
             compared = []
             for other in self.methods:
                 if other not in ("pos-AP", PLAIN, WARM):
-                    tried = [noise for noise in heavy if other != COSTLY or self.means.values(variant, noise, other)]
+                    tried = [
+                        noise for noise in self.levels
+                        if noise >= 0.2 and (other != COSTLY or self.means.values(variant, noise, other))
+                    ]  # fmt: skip
                     compared += self._differences(rule, other, tried)
             found.append(Claim("pos-AP is ahead of every other method from 20 % on", variant, compared, "ours"))
             compared = [self._to_the_paper(variant, noise) for noise in PAPER["pos-AP"]]
@@ -254,11 +226,7 @@ class _SetUp:
 
     def noise_table(self, rule: Rule) -> Table:
         """Methods down, noise across."""
-        note = "Mean over classes of AP on clean test boxes, ± standard deviation over seeds."
-        note += f" {PLAIN_NOTE}" if PLAIN in self.methods else ""
-        note += f" {LINEAR_NOTE}" if set(LINEAR_MODELS) & set(self.methods) else ""
-        title = f"Mean test AP by share of flipped training labels: {self.variants[rule]}"
-        return noise_table(title, self.means, self.variants[rule], self.methods, note)
+        return self.found.table(self.name, rule, what="Mean test AP")
 
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level in the paper's protocol; what was chosen."""
@@ -282,17 +250,12 @@ class _SetUp:
             header = ["class", *map(percent, self.levels)]
             title = f"pos-AP − {other}, class by class: {variant}"
             found.append(Table(title, header, rows, "Paired over seeds, mean ± standard error."))
-        for rule in RULES:
-            title = f"What was tried and chosen: {self.variants[rule]}"
-            chosen = [rule.apply(run) for run in self.runs if run.config.method != PLAIN]
-            by_run = {id(allowed): choice for allowed, choice in chosen}
-            found.append(choices_table(title, [allowed for allowed, _ in chosen], lambda run, of=by_run: of[id(run)]))
-        return found
+        return [*found, *(self.found.choices(rule, self.name) for rule in RULES)]
 
     def fine_tuned_tables(self) -> list[Table]:
         """Means by rule, and every run."""
         rows = []
-        for run in self.runs:
+        for run in with_plain(self.runs):
             ends = _ends(run)
             curves = run.result.train, run.result.validation, run.result.test
             cells = [f"{before:.3f} → {after:.3f}" for before, after in map(ends, curves)]
@@ -314,31 +277,27 @@ class _SetUp:
 
     def figures(self) -> list[Figure]:
         """AP against noise by rule; against iterations and against the tuning budget under noise; classes."""
-        words = "flipped training labels, %", "mean AP of the classes, clean test boxes"
         found = [
-            noise_lines(
-                slug("actions", self.name, rule.figure),
-                f"VOC2012 actions: {variant}",
-                self._beside_the_paper() if rule == PROTOCOL else self.means,
-                variant,
-                *words,
+            self.found.figure(
+                self.name, rule, "VOC2012 actions", self._beside_the_paper() if rule == PROTOCOL else None
             )
-            for rule, variant in self.variants.items()
+            for rule in RULES
         ]
+        words = self.found.measured
         for noise in (0.2, 0.4):
-            some = [run for run in self.runs if run.config.noise == noise and run.config.method != PLAIN]
+            some = [run for run in self.runs if run.config.noise == noise]
             if not some:
                 continue
             flipped = f"{percent(noise)} flipped"
             rule = STOPPED_ON_CLEAN
             curves = self._series(_against_iterations(some, rule), rule, noise)
             title = f"{flipped}: AP as training goes on, {self.name}, settings of: {rule.name}"
-            found.append(lines(slug("actions", self.name, "iterations", flipped), title, curves, "iteration", words[1]))
+            found.append(lines(slug("actions", self.name, "iterations", flipped), title, curves, "iteration", words))
             for rule in (PROTOCOL, STOPPED_ON_NOISY):
                 curves = self._series(_against_budget(some, rule), rule, noise)
                 title = f"{flipped}: expected AP by number of settings tried, {self.variants[rule]}"
                 name = slug("actions", self.name, "tuning budget", rule.figure, flipped)
-                found.append(lines(name, title, curves, "settings tried", words[1], doubling=True))
+                found.append(lines(name, title, curves, "settings tried", words, doubling=True))
         if 0.2 in self.levels:
             found.append(self._gain_by_class())
         return found

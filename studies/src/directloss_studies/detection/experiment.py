@@ -61,6 +61,7 @@ SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped
 BEST = 40  # boxes that count for each image before suppression, on average
 SPARSE, SLACK = 64, 1.1  # every 64th score gives a threshold, which 1.1 times the wanted number should pass
 ROWS = 1 << 11  # that are scored at once: they stay in the cache of a core
+CHUNK = 1 << 18  # rows that one mapping reads
 PICTURES = 3  # of each kind
 
 
@@ -168,7 +169,11 @@ def configs(options: DetectionOptions, source: Source | None = None) -> list[Con
         for method, (strengths, rates, decays) in GRIDS.items()
     }
     ours = [method for method in grids if method not in LINEAR_MODELS]
-    stages = [(0, [*ours, *LINEAR_MODELS]), *((seed, ours) for seed in range(1, options.seeds or 3))]
+    stages = [
+        (0, ours),
+        *((0, [method]) for method in LINEAR_MODELS),
+        *((seed, ours) for seed in range(1, options.seeds or 3)),
+    ]
     return [
         Config(method, seed, noise, category, source, iterations, grids[method])
         for seed, methods in stages
@@ -283,10 +288,12 @@ def _curves(
     limit = max(BEST * images.parts.count(part), 10_000)
     scores = torch.empty(len(networks.weights), end - start)
     inputs = torch.empty(ROWS, CACHE.array(rows_key).shape[1])  # new memory for each part would take most of the time
-    for first in range(start, end, ROWS):
-        last = min(first + ROWS, end)
-        inputs[: last - first] = torch.from_numpy(np.array(CACHE.array(rows_key)[first:last]))
-        scores[:, first - start : last - start] = networks(inputs[: last - first])
+    for chunk in range(start, end, CHUNK):
+        rows = CACHE.array(rows_key)  # mapped anew now and then, so that the mapping stays small
+        for first in range(chunk, min(chunk + CHUNK, end), ROWS):
+            last = min(first + ROWS, chunk + CHUNK, end)
+            inputs[: last - first] = torch.from_numpy(np.array(rows[first:last]))
+            scores[:, first - start : last - start] = networks(inputs[: last - first])
     for mine in scores:
         places = _highest(mine if mine.isfinite().all() else mine[:0], limit)
         values, rows = mine[places].double().numpy(), start + places.numpy()
@@ -409,10 +416,6 @@ EXPERIMENT = Experiment(
         "non-maximum suppression, AP as VOC2012 defines it on images of the validation list."
     ),
     version=4,
-    presets=("quick", "paper"),
-    options=DetectionOptions,
-    config=Config,
-    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

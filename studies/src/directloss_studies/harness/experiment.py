@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, get_type_hints
 
 from .options import Options, options_of
 from .progress import Progress, Steps
@@ -204,24 +205,34 @@ class Experiment(Generic[OptionsT, SourceT, ConfigT, ResultT]):
     """Part of every file name. A configuration holds what a result depends on and what may differ from run to run.
     The version stands for the rest: code, and the constants of the modules. Raise it when the same configuration would
     give other numbers."""
-    presets: Sequence[str]
-    options: type[OptionsT]
-    """What a person can ask for."""
-    config: type[ConfigT]
-    """A frozen dataclass of plain values."""
-    result: type[ResultT]
-    """A dataclass of plain values."""
     configs: Callable[[OptionsT, SourceT | None], Sequence[ConfigT]]
     """The configurations of the options on a source. Without a source they can be counted, and if the experiment makes
-    its own data, also run."""
+    its own data, also run. The options are a subclass of `Options`."""
     run: Callable[[ConfigT, Progress], ResultT]
-    """Run one configuration. A pure function of the configuration."""
+    """Run one configuration, a frozen dataclass of plain values; a pure function of it. The result is a dataclass of
+    plain values too."""
     summarise: Callable[[Sequence[Run[ConfigT, ResultT]]], Summary]
     prepare: Callable[[OptionsT, int, Steps], tuple[SourceT, list[str]]] | None = None
     """Read data and compute what is costly, once for all runs, in so many processes (0: as many as cores). Returns the
     source, a frozen dataclass of plain values, and notes for the person who runs it. None if an experiment makes its
     own data."""
     export: Export[ConfigT, ResultT] | None = None
+    presets: Sequence[str] = ("quick", "paper")
+
+    @cached_property
+    def options(self) -> type[OptionsT]:
+        """What a person can ask for: as `configs` is annotated."""
+        return get_type_hints(self.configs)["options"]
+
+    @cached_property
+    def config(self) -> type[ConfigT]:
+        """As `run` is annotated."""
+        return get_type_hints(self.run)["config"]
+
+    @cached_property
+    def result(self) -> type[ResultT]:
+        """As `run` is annotated."""
+        return get_type_hints(self.run)["return"]
 
     def asked(self, preset: str, seeds: int | None, source: Any = None) -> OptionsT:
         """The options that give this source: it holds them in fields of the same name."""

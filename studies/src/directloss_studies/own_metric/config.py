@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 from ..harness import experiment as harness
 from ..harness.options import Option, Options
-from ..sweep import Curve, Setting
+from ..sweep import Curve, Setting, check_curves
 
 __all__ = ["AT_ZERO", "METRICS", "Config", "DataOptions", "Part", "Result", "Run", "Source"]
 
@@ -81,11 +81,7 @@ class Result:
         for name, curves in (("validation", self.validation), ("test", self.test)):
             if curves.keys() != {*METRICS, AT_ZERO}:
                 raise ValueError(f"{name} must have the metrics {', '.join((*METRICS, AT_ZERO))}")
-            for curve in curves.values():
-                if len(curve) != checkpoints or any(len(row) != settings for row in curve):
-                    raise ValueError(f"{name} must have {checkpoints} checkpoints with {settings} settings each")
-                if not all(0 <= value <= 1 for row in curve for value in row):
-                    raise ValueError(f"{name} must be from 0 to 1")
+            check_curves({f"{name} {metric}": curve for metric, curve in curves.items()}, checkpoints, settings, name)
 
 
 Run = harness.Run[Config, Result]

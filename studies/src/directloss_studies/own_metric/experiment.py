@@ -167,10 +167,6 @@ EXPERIMENT = Experiment[DataOptions, Source, Config, Result](
         "the column."
     ),
     version=1,
-    presets=("quick", "paper"),
-    options=DataOptions,
-    config=Config,
-    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from ..harness.experiment import Config, ConfigT, Record, ResultT, Run, Table
 from ..linear_models import LINEAR_MODELS, WEIGHT
 from ..methods import METHODS, PLAIN
-from ..sweep import Choice, CurvesT, Setting
+from ..sweep import Choice, CurvesT, Rule, Setting
 from .outcomes import Outcomes, Unit, difference_records, records
 from .words import cell, percent
 
@@ -88,7 +88,7 @@ def noise_table(title: str, outcomes: Outcomes, variant: str, methods: Iterable[
 def choices_table(
     title: str,
     runs: Sequence[Run[SweptT, ResultT]],
-    chosen: Callable[[Run[SweptT, ResultT]], Choice],
+    rule: Rule | Callable[[Run[SweptT, ResultT]], Choice],
     strengths: Mapping[str, str | None] | None = None,
 ) -> Table:
     """What every method tried, how often each value was chosen, and how often one at the edge of its grid.
@@ -98,21 +98,23 @@ def choices_table(
     strengths = strengths or {name: method.strength for name, method in METHODS.items()} | dict.fromkeys(
         LINEAR_MODELS, WEIGHT
     )
+    choose, places = (rule.choose, rule.places) if isinstance(rule, Rule) else (rule, lambda of: list(range(len(of))))
     rows = []
     for method in dict.fromkeys(run.config.method for run in runs):
         mine = [run for run in runs if run.config.method == method]
-        cells = [method, strengths[method] or "–", str(max(len(run.config.settings) for run in mine))]
+        tried = [[run.config.settings[place] for place in places(run.config.settings)] for run in mine]
+        chosen = [[run.config.settings[place] for place in choose(run).settings] for run in mine]
+        cells = [method, strengths[method] or "–", str(max(map(len, tried)))]
         edges = []
         for column in range(3):
-            tried = sorted({setting[column] for run in mine for setting in run.config.settings})
+            values = sorted({setting[column] for settings in tried for setting in settings})
             counts: Counter[float] = Counter()
-            for run in mine:
-                settings = chosen(run).settings
+            for settings in chosen:
                 for setting in settings:
-                    counts[run.config.settings[setting][column]] += 1 / len(settings)  # pyright: ignore
-            cells.append(", ".join(f"{value:g}: {round(counts[value], 1):g}" for value in tried))
-            at_edge = counts[tried[-1]] + (counts[tried[0]] if tried[0] else 0)
-            edges.append(percent(round(at_edge / len(mine), 2)) if len(tried) > 2 else "–")
+                    counts[setting[column]] += 1 / len(settings)  # pyright: ignore
+            cells.append(", ".join(f"{value:g}: {round(counts[value], 1):g}" for value in values))
+            at_edge = counts[values[-1]] + (counts[values[0]] if values[0] else 0)
+            edges.append(percent(round(at_edge / len(mine), 2)) if len(values) > 2 else "–")
         rows.append([*cells, " / ".join(edges)])
     header = [
         "method",

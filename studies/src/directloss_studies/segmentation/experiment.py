@@ -172,10 +172,6 @@ EXPERIMENT = Experiment[SegmentationOptions, Source | None, Config, Result](
         "central, hinge) stands beside cross-entropy, Dice and the Lovász hinge, with as many settings each."
     ),
     version=1,
-    presets=("quick", "paper"),
-    options=SegmentationOptions,
-    config=Config,
-    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

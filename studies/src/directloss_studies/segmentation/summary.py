@@ -1,18 +1,16 @@
 """What runs on segmentation say: test IoU by damage and rule of choosing, and which loss wins."""
 
-from collections.abc import Callable, Iterable, Sequence
-from statistics import mean
-from typing import NamedTuple
+from collections.abc import Sequence
+from itertools import product
 
-from ..harness.experiment import Claim, Figure, Summary, Table
+from ..harness.experiment import Claim, Comparison, Figure, Summary
 from ..methods import PLAIN
-from ..report.figures import noise_lines, slug
-from ..report.outcomes import Outcomes, Unit, difference_records, records
-from ..report.summary import choices_table, noise_table, with_plain
-from ..report.takeaway import headline
+from ..report.by_noise import ByNoise
+from ..report.figures import slug
+from ..report.outcomes import Outcomes
 from ..report.words import percent
-from ..sweep import Choice, Curve, choose
-from .config import DAMAGES, DATA, Config, Result, Run
+from ..sweep import Rule
+from .config import DAMAGES, DATA, Config, Run
 from .losses import LOSSES
 from .pictures import gallery
 
@@ -26,18 +24,6 @@ NOTE = (
 )
 
 
-class Rule(NamedTuple):
-    """How a setting is chosen: on which masks, and whether these also say when to stop."""
-
-    name: str
-    chosen_on: str
-    early_stopping: bool = False
-
-    def choose(self, run: Run) -> Choice:
-        """The setting, and the checkpoint."""
-        return choose(run.result.curves()[self.chosen_on], self.early_stopping)
-
-
 RULES = (
     Rule("noisy validation", "noisy_validation"),
     Rule("noisy validation, stopped early", "noisy_validation", True),
@@ -45,116 +31,86 @@ RULES = (
 )
 
 
-class Variant(NamedTuple):
-    """What is segmented, and what is wrong with masks."""
-
-    data: str
-    damage: str
-
-    @property
-    def words(self) -> str:
-        """In titles."""
-        return f"{DATA[self.data]}, {DAMAGES[self.damage]}"
-
-    def name(self, rule: Rule) -> str:
-        """In tables and published records."""
-        return f"{self.words}: {rule.name}"
-
-
-def _outcomes(runs: Iterable[Run], rule: Rule, curve: Callable[[Result], Curve]) -> Outcomes:
-    """A value of every run; right masks belong to all kinds of damage, their runs are under the first."""
-    found = Outcomes()
-    for run in runs:
-        of: Config = run.config
-        for damage in DAMAGES if of.noise == 0 else (of.damage,):
-            variant = Variant(of.data, damage).name(rule)
-            found.put(variant, of.noise, of.method, Unit(of.seed), rule.choose(run).value(curve(run.result)))
-    return found
+def _words(data: str, damage: str) -> str:
+    """A variant in words: what is segmented, and what is wrong with masks."""
+    return f"{DATA[data]}, {DAMAGES[damage]}"
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every kind of data and damage, by every rule."""
-    all_runs = with_plain(runs)
     damaged = {(run.config.data, run.config.damage) for run in runs if run.config.noise > 0}
-    variants = [Variant(data, damage) for data in DATA for damage in DAMAGES if (data, damage) in damaged]
-    names = {variant.name(rule) for variant in variants for rule in RULES}
-    test, pooled, dead = Outcomes(), Outcomes(), Outcomes()
-    for rule in RULES:
-        test.update(_outcomes(all_runs, rule, lambda result: result.test))
-        pooled.update(_outcomes(all_runs, rule, lambda result: result.pooled))
-    for run in runs:
-        of = run.config
-        dead.put(Variant(of.data, of.damage).words, of.noise, of.method, Unit(of.seed), mean(run.result.dead))
-    found = [
-        *records("segmentation", "test_iou", test),
-        *records("segmentation", "test_iou_all_pixels", pooled),
-        *(record for ours in OURS for record in difference_records("segmentation", test, ours=ours)),
-    ]
-    found = [record for record in found if record.variant in names] + records("segmentation", "dead_gradients", dead)
+    pairs = [pair for pair in product(DATA, DAMAGES) if pair in damaged]
 
-    def table(variant: Variant, rule: Rule, outcomes: Outcomes = test, what: str = "Test IoU") -> Table:
-        title = f"{what} by share of damage to training masks: {variant.name(rule)}"
-        return noise_table(title, outcomes, variant.name(rule), METHODS, NOTE)
+    def variants(config: Config) -> list[str]:
+        """Right masks belong to all kinds of damage; their runs are under the first."""
+        if config.noise > 0:
+            return [_words(config.data, config.damage)]
+        return [_words(*pair) for pair in pairs if pair[0] == config.data] or [_words(config.data, config.damage)]
 
-    main = [table(variant, RULES[0]) for variant in variants]
-    tables = [
-        *main,
-        *(table(variant, RULES[0], pooled, "IoU over all test pixels") for variant in variants),
-        *(table(variant, rule) for rule in RULES[1:] for variant in variants),
-    ]
+    found = ByNoise(
+        "segmentation", runs, METHODS, RULES, variants, join=": ", metric="IoU", damage="damage to training masks",
+        measured="mean IoU of clean test images", note=NOTE,
+    )  # fmt: skip
+    found.variants = [_words(*pair) for pair in pairs]
+    pooled = found.outcomes(lambda result: result.pooled)
+    tables = {rule: [found.table(variant, rule) for variant in found.variants] for rule in RULES}
+    over_pixels = [found.table(of, RULES[0], pooled, "IoU over all test pixels") for of in found.variants]
     strengths = {method: of.strength for method, of in LOSSES.items()}
-    for data in dict.fromkeys(variant.data for variant in variants):
-        mine = [run for run in runs if run.config.data == data]
-        title = f"What was tried and chosen: {DATA[data]}, {RULES[0].name}"
-        tables.append(choices_table(title, mine, RULES[0].choose, strengths))
+    choices = [
+        found.choices(RULES[0], DATA[data], ", ", strengths) for data in dict.fromkeys(data for data, _ in pairs)
+    ]
+    names = {found.name(variant, rule) for variant in found.variants for rule in RULES}
+    flat = [*found.records(), *found.records(pooled, "test_iou_all_pixels"), *found.differences(*OURS)]
     return Summary(
-        found, _claims(test, variants), tables, lambda: _figures(runs, test, variants), _headline(test, variants), main
+        [*(record for record in flat if record.variant in names), *found.dead_gradients()],
+        _claims(found.test, pairs),
+        [*tables[RULES[0]], *over_pixels, *tables[RULES[1]], *tables[RULES[2]], *choices],
+        lambda: _figures(found, runs, pairs),
+        _headline(found, pairs),
+        tables[RULES[0]],
     )
 
 
-def _claims(test: Outcomes, variants: Sequence[Variant]) -> list[Claim]:
+def _claims(test: Outcomes, pairs: Sequence[tuple[str, str]]) -> list[Claim]:
     """Of every kind of data: with right masks, and with every kind of damage."""
     found = []
     for ours in OURS:
         for other in ("x-ent", PLAIN, "Dice", "Lovász hinge", "hinge-IoU"):
-            for data in dict.fromkeys(variant.data for variant in variants):
-                compared = []
-                for variant in variants:
-                    for noise in test.levels(variant.name(RULES[0])) if variant.data == data else ():
-                        masks = f"{percent(noise)} {DAMAGES[variant.damage]}" if noise else "right masks"
-                        name = f"{ours} − {other}, {masks}"
-                        if all(each.name != name for each in compared):  # right masks stand in several variants
-                            compared.append(test.compare(variant.name(RULES[0]), noise, ours, other, name))
-                found.append(Claim(f"{ours} reaches a higher test IoU than {other}", DATA[data], compared, "ours"))
+            for data in dict.fromkeys(data for data, _ in pairs):
+                compared: dict[str, Comparison] = {}
+                for _, damage in (pair for pair in pairs if pair[0] == data):
+                    variant = f"{_words(data, damage)}: {RULES[0].name}"
+                    for noise in test.levels(variant):
+                        masks = f"{percent(noise)} {DAMAGES[damage]}" if noise else "right masks"
+                        name = f"{ours} − {other}, {masks}"  # right masks stand in several variants
+                        compared.setdefault(name, test.compare(variant, noise, ours, other, name))
+                says = f"{ours} reaches a higher test IoU than {other}"
+                found.append(Claim(says, DATA[data], list(compared.values()), "ours"))
     return found
 
 
-def _figures(runs: Sequence[Run], test: Outcomes, variants: Sequence[Variant]) -> list[Figure]:
-    words = "damage to training masks, %", "mean IoU of clean test images"
-    found = []
-    for variant in variants:
-        name = variant.name(RULES[0])
-        title = f"Segmentation: {name}"
-        found.append(noise_lines(slug("segmentation", variant.words), title, test, name, *words))
+def _figures(found: ByNoise, runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> list[Figure]:
+    drawn = []
+    for pair, variant in zip(pairs, found.variants, strict=True):
+        drawn.append(found.figure(variant, RULES[0], "Segmentation"))
         pictures = {
             method: run.result.shown
             for method in LOSSES
             for run in runs
             if run.config.noise > 0
-            and (run.config.method, run.config.data, run.config.damage) == (method, *variant)
+            and (run.config.method, run.config.data, run.config.damage) == (method, *pair)
             and run.result.shown
         }
         if pictures:
-            title = f"Masks found after training with 20 % {DAMAGES[variant.damage]}: {DATA[variant.data]}"
-            found.append(gallery(slug("segmentation", variant.words, "masks"), title, pictures))
-    return found
+            title = f"Masks found after training with 20 % {DAMAGES[pair[1]]}: {DATA[pair[0]]}"
+            drawn.append(gallery(slug("segmentation", variant, "masks"), title, pictures))
+    return drawn
 
 
-def _headline(test: Outcomes, variants: Sequence[Variant]) -> str:
+def _headline(found: ByNoise, pairs: Sequence[tuple[str, str]]) -> str:
     """Of the first variant, at the highest noise."""
-    if not variants:
+    if not pairs:
         return ""
-    name = variants[0].name(RULES[0])
-    noise = test.levels(name)[-1]
-    where = f"With {percent(noise)} {DAMAGES[variants[0].damage]} ({DATA[variants[0].data]})"
-    return headline(test, name, noise, METHODS, where, ours="pos-IoU", metric="IoU")
+    data, damage = pairs[0]
+    highest = found.test.levels(found.name(found.variants[0], RULES[0]))[-1]
+    return found.headline(f"With {{noise}} {DAMAGES[damage]} ({DATA[data]})", highest, "pos-IoU")

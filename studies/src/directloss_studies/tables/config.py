@@ -1,13 +1,13 @@
 """What a person can ask of the study, its configurations and its result."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from ..harness import experiment as harness
 from ..harness.options import Option, Options
-from ..sweep import Curve, Setting
+from ..sweep import Curve, Setting, check_curves
 
 __all__ = [
     "HUMAN",
@@ -153,21 +153,15 @@ class Result:
 
     def check(self, config: Config) -> None:
         """Raise a ValueError unless every method has all lengths and settings, and AP is from 0 to 1."""
-        for name, curves in (("validation", self.validation), ("test", self.test), *self.official.items()):
-            _check(name, curves, config, len(self.iterations), name in ("validation", "test"))
+        for name, curves in {"validation": self.validation, "test": self.test, **self.official}.items():
+            if curves.keys() != config.settings.keys():
+                raise ValueError(f"{name} must have the methods {', '.join(config.settings)}")
+            metric, highest = (name, inf) if name in self.official else ("AP", 1.0)
+            for method, curve in curves.items():
+                settings = len(config.settings[method])
+                check_curves({f"{name} of {method}": curve}, len(self.iterations), settings, metric, highest)
         if self.seconds.keys() != config.settings.keys() or not self.iterations:
             raise ValueError("seconds must have every method, and iterations a length")
-
-
-def _check(name: str, curves: Mapping[str, Curve], config: Config, lengths: int, is_share: bool) -> None:
-    if curves.keys() != config.settings.keys():
-        raise ValueError(f"{name} must have the methods {', '.join(config.settings)}")
-    for method, curve in curves.items():
-        settings = len(config.settings[method])
-        if len(curve) != lengths or any(len(row) != settings for row in curve):
-            raise ValueError(f"{name} of {method} must have {lengths} lengths with {settings} settings each")
-        if is_share and not all(0 <= value <= 1 for row in curve for value in row):
-            raise ValueError(f"{name} must be AP, from 0 to 1")
 
 
 Run = harness.Run[Config, Result]

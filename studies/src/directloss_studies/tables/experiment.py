@@ -218,10 +218,6 @@ EXPERIMENT = Experiment[TableOptions, Source, Config, Result](
         "means: a tenth of the shortest training by cross-entropy, then the loss. Gradient boosting is another model."
     ),
     version=1,
-    presets=("quick", "paper"),
-    options=TableOptions,
-    config=Config,
-    result=Result,
     configs=configs,
     run=run,
     summarise=summarise,

@@ -1,11 +1,8 @@
-"""What all tests share: one hypothesis profile, the members that every law is tried on, and how lists are drawn."""
+"""The members that every law is tried on, how lists are drawn, and kernels in memory that holds nothing of use."""
 
 import os
-import shutil
 
-import hypothesis
 import numpy as np
-import pytest
 import torch
 from hypothesis import strategies
 
@@ -36,40 +33,6 @@ from directloss import (
     ZeroOne,
 )
 
-hypothesis.settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.load_profile("default")
-
-
-def pytest_configure() -> None:
-    """Share the cores among the processes that test: threads that wait for a core slow down all the others."""
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    torch.set_num_threads(max(1, torch.get_num_threads() // processes))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for a slow fixture is slow."""
-    for item in items:
-        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.slow)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium; tests that need it are skipped where there is none."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no browser here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        launched = playwright.chromium.launch(executable_path=path, args=options)
-        yield launched
-        launched.close()
-
-
-SLOW_FIXTURES = {"browser", "finished", "reproduced", "site", "wheel"}  # a browser, whole experiments, what is built
 UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1.3), Perceptron()]
 LISTS = [  # every task on lists of 0 and 1, with options that matter in short ones
     AveragePrecision(), ZeroOne(), AveragePrecisionAtK(3), ROCAUC(), PartialAUC(0.4), RecallAtFPR(0.3),
