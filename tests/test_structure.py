@@ -108,7 +108,7 @@ def test_imports_run_one_way_in_the_library():
 
 def test_imports_run_one_way_in_the_studies():
     assert check_one_way(STUDIES, LAYERS_OF_STUDIES) > 20
-    assert list(LAYERS_OF_STUDIES.values()).count(STUDY) >= len(registry.EXPERIMENTS)
+    assert list(LAYERS_OF_STUDIES.values()).count(STUDY) >= len(registry.STUDIES)
 
 
 def test_every_module_has_a_docstring():
@@ -184,7 +184,7 @@ def texts(tree):
 
 
 def test_command_line_harness_and_report_name_no_study():
-    names = re.compile(rf"\b({'|'.join(registry.EXPERIMENTS.keys() - {'tables'})})\b")  # a plain word too
+    names = re.compile(rf"\b({'|'.join(registry.STUDIES.keys() - {'tables'})})\b")  # a plain word too
     seen = 0
     for parts, tree in modules(STUDIES):
         if parts[0] in ("cli", "harness", "report"):

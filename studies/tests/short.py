@@ -4,16 +4,16 @@ from dataclasses import replace
 from functools import wraps
 
 from directloss_studies.__main__ import main
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.registry import STUDIES
 
 
 def shortened(whole):
     return wraps(whole)(lambda *arguments: [replace(config, iterations=30) for config in whole(*arguments)])
 
 
-CONFIGS = {name: shortened(EXPERIMENTS[name].configs) for name in ("separable", "label-noise")}
+CONFIGS = {name: shortened(STUDIES[name].configs) for name in ("separable", "label-noise")}
 
 if __name__ == "__main__":
     for name, configs in CONFIGS.items():
-        vars(EXPERIMENTS[name])["configs"] = configs
+        vars(STUDIES[name])["configs"] = configs
     main()

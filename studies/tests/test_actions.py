@@ -18,16 +18,16 @@ from devkits import make_devkit
 from directloss_studies.actions import features, fine_tuning
 from directloss_studies.actions import summary as actions_summary
 from directloss_studies.actions.config import ActionsOptions, Config, Result, Source
-from directloss_studies.actions.experiment import _thirds, configs, prepare, run
 from directloss_studies.actions.fine_tuning import Scorer
 from directloss_studies.actions.own_features import FeaturesError
+from directloss_studies.actions.study import _thirds, configs, prepare, run
 from directloss_studies.data.voc import ACTIONS, read_actions
 from directloss_studies.harness.cache import Cache
-from directloss_studies.harness.experiment import Made, Run
 from directloss_studies.harness.options import arguments
 from directloss_studies.harness.progress import no_steps
+from directloss_studies.harness.study import Made, Run
 from directloss_studies.linear_models import LINEAR_MODELS
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.registry import STUDIES
 from directloss_studies.report.verdicts import judge
 from directloss_studies.sweep import Setting
 from directloss_studies.vision.backbones import AlexNet, SqueezeNet, cached_backbone, load_weights
@@ -54,7 +54,7 @@ def place(tmp_path_factory):
 
 
 def prepared(place, backbone="alexnet", train="head"):
-    prepare = EXPERIMENTS["actions"].prepare
+    prepare = STUDIES["actions"].prepare
     assert prepare
     return prepare(asked(place, backbone, train), 1, no_steps)
 
@@ -330,7 +330,7 @@ def test_features_of_ones_own_are_matched_to_boxes_and_learned(place, own, tmp_p
     order = np.random.default_rng(0).permutation(len(rows))
     np.savez(tmp_path / "clip.npz", **{name: array[order] for name, array in arrays.items()})
     assert from_file(place, tmp_path / "clip.npz") == source
-    asked = EXPERIMENTS["actions"].asked("quick", 1, source)
+    asked = STUDIES["actions"].asked("quick", 1, source)
     assert arguments(asked) == "--preset quick --seeds 1 --root DEVKIT --train head --features FILE"
     (config,) = (c for c in configs(asked, source) if (c.method, c.noise) == ("GCE", 0.0))
     result = run(dataclasses.replace(config, iterations=40))
@@ -411,7 +411,7 @@ def test_on_features_of_today_all_methods_have_as_many_settings():
         by_head[config.head, config.method].add((config.seed, config.noise, config.action))
     assert {len(some) for some in by_head.values()} == {5 * 5 * 10}
     assert {method for head, method in by_head if head == "linear"} >= {"GCE", "Smooth-AP", "pos-AP"}
-    assert [config.seed for config in found[:1000]] == sorted(config.seed for config in found[:1000])
+    assert [config.seed for config in found[:750]] == sorted(config.seed for config in found[:750])
     assert ActionsOptions(weights=Path("w.npz")).network() == "squeezenet"
 
 
@@ -424,7 +424,7 @@ def test_noise_strikes_training_and_its_own_validation_only(place, monkeypatch):
     def spy(result, method, settings, heads, sets, **options):
         seen.append(sets)
 
-    monkeypatch.setattr("directloss_studies.actions.experiment.sweep", spy)
+    monkeypatch.setattr("directloss_studies.actions.study.sweep", spy)
     for config in (clean, noisy):
         run(config)
     flipped = {name: int((seen[0][name][1] != seen[1][name][1]).sum()) for name in seen[0]}
@@ -450,7 +450,7 @@ def test_heads_see_centred_inputs_and_their_biases_start_at_the_log_odds_and_do_
         torch.testing.assert_close(heads.weights[:, -1].detach() * scales, odds.expand(len(settings)))
         seen.append(method)
 
-    monkeypatch.setattr("directloss_studies.actions.experiment.sweep", spy)
+    monkeypatch.setattr("directloss_studies.actions.study.sweep", spy)
     for config in configs(asked(place, seeds=1), source):
         if config.method not in LINEAR_MODELS:
             run(config)
@@ -724,7 +724,7 @@ def test_the_papers_means_are_those_of_its_classes():
 def test_choosing_never_looks_at_test():
     one = invented("jumping", "pos-AP", 0.2, 0)
     for rule in actions_summary.RULES:
-        before = rule.apply(one)[1]
+        before = rule.choose(one)
         test = tuple(tuple(random.random() for _ in range(3)) for _ in range(2))
         changed = Run(one.config, dataclasses.replace(one.result, test=test), one.made)
-        assert rule.apply(changed)[1] == before
+        assert rule.choose(changed) == before

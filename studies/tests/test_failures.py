@@ -15,12 +15,12 @@ from types import ModuleType
 
 import pytest
 from commands import call
-from directloss_studies.harness.experiment import Summary
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.harness.study import Summary
+from directloss_studies.registry import STUDIES
 from test_cli import start
 from test_report import fill, invented
 
-SEPARABLE = EXPERIMENTS["separable"]
+SEPARABLE = STUDIES["separable"]
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,12 @@ from directloss_studies.data import cifar
 from directloss_studies.data.cifar import CLASSES, SHARES, convert_cifar10n
 from directloss_studies.data.tabular import TableError, read_noisy, read_table
 from directloss_studies.harness.downloads import DownloadError
-from directloss_studies.harness.experiment import Made
 from directloss_studies.harness.progress import no_steps
+from directloss_studies.harness.study import Made
 from directloss_studies.tables.config import NETWORKS, NOISES, Noise, Part, Result, Run, Source, TableOptions
-from directloss_studies.tables.experiment import EXPERIMENT, HUMAN_METHODS
 from directloss_studies.tables.objectives import METHODS
 from directloss_studies.tables.sets import Boundary, find, noisy, split
+from directloss_studies.tables.study import HUMAN_METHODS, STUDY
 from directloss_studies.vision.backbones import SqueezeNet
 from PIL import Image
 
@@ -105,8 +105,8 @@ def test_given_labels_follow_their_rows_and_test_rows_keep_right_ones(tmp_path, 
 def test_tables_with_given_labels_run_with_these_and_with_right_ones_only():
     plain, people = Part("plain", "a" * 32), Part("people", f"{'b' * 32}.best.worst")
     options = TableOptions(preset="paper", seeds=2)
-    alone = EXPERIMENT.configs(options, Source("untuned", (plain,), (NETWORKS,)))
-    both = EXPERIMENT.configs(options, Source("untuned", (plain, people), (NETWORKS,)))
+    alone = STUDY.configs(options, Source("untuned", (plain,), (NETWORKS,)))
+    both = STUDY.configs(options, Source("untuned", (plain, people), (NETWORKS,)))
     assert [config for config in both if config.table == "plain"] == alone
     assert [config.noise for config in alone] == [*NOISES, *NOISES]
     mine = [config for config in both if config.table == "people"]
@@ -120,12 +120,12 @@ def test_tables_with_given_labels_run_with_these_and_with_right_ones_only():
 def test_report_names_the_labels(tmp_path):
     source = Source("untuned", (Part("a", "a.worst"), Part("b", "b.worst")), (NETWORKS,))
     runs = []
-    for config in EXPERIMENT.configs(TableOptions(preset="paper", seeds=1), source):
+    for config in STUDY.configs(TableOptions(preset="paper", seeds=1), source):
         value = 0.6 if config.noise == HUMAN else 0.8
         curves = {name: ((value + 0.1 * (name == "pos-AP"),),) * 4 for name in config.settings}
         result = Result((1, 2, 4, 8), curves, curves, {}, dict.fromkeys(config.settings, 1.0))
         runs.append(Run(config, result, Made(1.0)))
-    summary = EXPERIMENT.summarise(runs)
+    summary = STUDY.summarise(runs)
     assert summary.tables[0].header == ["method", "right labels", "worst human labels"]
     (claim, _) = [of for of in summary.claims if of.says == "With wrong labels, pos-AP beats x-ent"]
     assert claim.variant == "untuned, human worst, 1×"
@@ -220,7 +220,7 @@ def test_sources_that_do_not_fit_are_refused(tmp_path, sources, monkeypatch):
     for bad in (right[:5], right + 1, right.astype(float), right.tolist()):
         sign(worse_label=bad)
         refused(TableError, "worse_label must hold|cannot be read")
-    sign(other=EXPERIMENT)
+    sign(other=STUDY)
     refused(TableError, "cannot be read: UnpicklingError")
     labels.write_bytes(b"other")
     refused(DownloadError, "has the wrong content")

@@ -12,15 +12,15 @@ from commands import call
 from directloss_studies.data import tabular
 from directloss_studies.data.queries import read_lambdarank, read_letor
 from directloss_studies.data.tabular import TableError, read_table
-from directloss_studies.harness.experiment import Made
+from directloss_studies.harness.study import Made
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.own_metric.boosting import is_installed
 from directloss_studies.own_metric.config import AT_ZERO, METRICS, Config, DataOptions, Result, Run
-from directloss_studies.own_metric.experiment import EXPERIMENT, _tasks, prepare
 from directloss_studies.own_metric.lists import Lists
 from directloss_studies.own_metric.metrics import measure
 from directloss_studies.own_metric.objectives import DIRECT, OTHERS
 from directloss_studies.own_metric.sets import MADE, SETS, split
+from directloss_studies.own_metric.study import STUDY, _tasks, prepare
 from directloss_studies.sweep import Setting
 
 SIZES = (3, 7, 5)
@@ -231,9 +231,9 @@ def test_splits_share_no_item_and_are_standardised(name):
     assert not torch.equal(split(of, "", 4)[2].inputs, parts[2].inputs)
 
 
-@pytest.mark.parametrize("preset", EXPERIMENT.presets)
+@pytest.mark.parametrize("preset", STUDY.presets)
 def test_every_method_has_as_many_settings_and_the_same_splits(preset):
-    found = EXPERIMENT.configs(DataOptions(preset=preset), None)
+    found = STUDY.configs(DataOptions(preset=preset), None)
     assert len({len(set(config.settings)) for config in found}) == 1
     assert len(set(found)) == len({config.label for config in found}) == len(found)
     names = SETS | MADE
@@ -253,7 +253,7 @@ def made_config(method, name="made queries", **changes):
     assert notes == []
     (config,) = [
         config
-        for config in EXPERIMENT.configs(DataOptions(seeds=1), source)
+        for config in STUDY.configs(DataOptions(seeds=1), source)
         if config.data == name and config.method == method
     ]
     return replace(config, **changes)
@@ -264,9 +264,9 @@ def test_every_method_runs_alike_twice_and_learns(method):
     config = made_config(method, iterations=40)
     state = torch.random.get_rng_state()
     told = []
-    result = EXPERIMENT.run(config, told.append)
+    result = STUDY.run(config, told.append)
     assert told[-1] == 1.0
-    assert EXPERIMENT.run(config, lambda share: None) == result
+    assert STUDY.run(config, lambda share: None) == result
     assert (torch.random.get_rng_state() == state).all()
     assert decode(Result, encode(result)) == result
     assert decode(Config, encode(config)) == config
@@ -277,7 +277,7 @@ def test_every_method_runs_alike_twice_and_learns(method):
 
 def test_a_result_that_does_not_fit_is_refused():
     config = made_config("BCE", "made table", iterations=4)
-    result = EXPERIMENT.run(config, lambda share: None)
+    result = STUDY.run(config, lambda share: None)
     for wrong in (
         replace(result, dead=()),
         replace(result, test={}),
@@ -292,13 +292,13 @@ def test_lambdamart_runs_where_lightgbm_is_installed_and_says_what_to_install():
     base = made_config("BCE", iterations=10)
     config = replace(base, method="LambdaMART", settings=(Setting(4.0, 0.1, 0.0), Setting(8.0, 0.1, 0.0)))
     if is_installed():
-        result = EXPERIMENT.run(config, lambda share: None)
+        result = STUDY.run(config, lambda share: None)
         result.check(config)
-        assert EXPERIMENT.run(config, lambda share: None) == result
+        assert STUDY.run(config, lambda share: None) == result
         assert max(result.test["AUC"][-1]) > 0.6
     else:
         with pytest.raises(ModuleNotFoundError, match="pip install lightgbm"):
-            EXPERIMENT.run(config, lambda share: None)
+            STUDY.run(config, lambda share: None)
 
 
 def run_of(method, seed, value, metric="AP"):
@@ -315,7 +315,7 @@ def run_of(method, seed, value, metric="AP"):
 def test_summary_chooses_by_the_metric_of_the_column_and_pairs_seeds():
     runs = [run_of("direct AP", seed, 0.8 + 0.01 * seed) for seed in range(3)]
     runs += [run_of("BCE", seed, 0.7 + 0.02 * seed) for seed in range(3)]
-    summary = EXPERIMENT.summarise(runs)
+    summary = STUDY.summarise(runs)
     found = {(r.method, r.variant, r.metric): (round(r.mean, 6), r.n) for r in summary.records}
     assert found["direct AP", "made table", "test AP"] == (0.81, 3)
     assert found["direct AP", "made table, to the end", "test AP"] == (0.5, 3)
@@ -350,9 +350,9 @@ def test_data_of_a_folder_are_found_cached_and_run(tmp_path, monkeypatch):
     train, validation, test = split(SETS["lambdarank"], source.key("lambdarank"), 0)
     assert [len(part) for part in (train, validation, test)] == [6, 1, 1]
     assert train.inputs.shape[1] == 3
-    for config in EXPERIMENT.configs(DataOptions(seeds=1), source):
+    for config in STUDY.configs(DataOptions(seeds=1), source):
         if config.method in ("direct NDCG@10", "BCE"):
-            EXPERIMENT.run(replace(config, iterations=3), lambda share: None).check(replace(config, iterations=3))
+            STUDY.run(replace(config, iterations=3), lambda share: None).check(replace(config, iterations=3))
 
 
 def test_a_folder_without_data_and_a_study_without_a_folder_say_the_cure(tmp_path):
@@ -360,9 +360,9 @@ def test_a_folder_without_data_and_a_study_without_a_folder_say_the_cure(tmp_pat
         prepare(DataOptions(data=tmp_path))
     with pytest.raises(ValueError, match=r"Name the folder with the data: --data DIR"):
         prepare(DataOptions(preset="paper"))
-    (config, *_) = EXPERIMENT.configs(DataOptions(preset="paper"), None)
+    (config, *_) = STUDY.configs(DataOptions(preset="paper"), None)
     with pytest.raises(ValueError, match=r"reproduce own-metric --data DIR"):
-        EXPERIMENT.run(config, lambda share: None)
+        STUDY.run(config, lambda share: None)
 
 
 def bad_tables():
@@ -452,13 +452,13 @@ def test_query_sizes_must_add_up(tmp_path, sizes, says):
 
 
 def test_the_command_runs_resumes_and_says_what_is_wrong(tmp_path, monkeypatch):
-    whole = EXPERIMENT.configs
+    whole = STUDY.configs
 
     @wraps(whole)
     def few(options, source):
         return [config for config in whole(options, source) if config.method in ("direct AP", "BCE")]
 
-    monkeypatch.setitem(vars(EXPERIMENT), "configs", few)
+    monkeypatch.setitem(vars(STUDY), "configs", few)
     done = call("reproduce", "own-metric", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "4 of 4 runs to do" in done.stdout

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 from directloss_studies import paths
-from directloss_studies.harness.experiment import Made, Run
 from directloss_studies.harness.options import Options
+from directloss_studies.harness.study import Made, Run
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.sweep import Setting
 
@@ -97,7 +97,7 @@ def test_regret_is_that_of_all_paths_over_the_cost_of_the_best():
 
 
 def test_every_method_has_as_many_settings():
-    for preset in paths.EXPERIMENT.presets:
+    for preset in paths.STUDY.presets:
         found = paths.configs(Options(preset=preset))
         assert len({len(set(config.settings)) for config in found}) == 1
         assert len({config.label for config in found}) == len(set(found)) == len(found)

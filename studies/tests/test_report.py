@@ -9,9 +9,9 @@ from html import escape
 from pathlib import Path
 
 import pytest
-from directloss_studies.harness.experiment import Claim, Comparison, Made, Run, Table
 from directloss_studies.harness.store import Store, _digest
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.harness.study import Claim, Comparison, Made, Run, Table
+from directloss_studies.registry import STUDIES
 from directloss_studies.report.forest import forest
 from directloss_studies.report.markdown import _table, markdown
 from directloss_studies.report.page import html
@@ -22,15 +22,15 @@ from directloss_studies.report.verdicts import Block, blocks, counted, judge
 from directloss_studies.report.words import counts_in_words
 from rich.console import Console
 
-OWN_DATA = [name for name, of in EXPERIMENTS.items() if of.prepare is None and name != "paths"]  # of average precision
+OWN_DATA = [name for name, of in STUDIES.items() if of.prepare is None and name != "paths"]  # of average precision
 BETTER = {"pos-AP": 0.3, "hinge-AP": 0.2, "x-ent": 0.1}
 
 
 def gathered(folder):
-    return gather(folder, EXPERIMENTS.values())
+    return gather(folder, STUDIES.values())
 
 
-def invented(experiment, config, generator):
+def invented(study, config, generator):
     """A result whose order of methods is known: pos-AP first, then hinge-AP, then x-ent, then the rest."""
     checkpoints, settings = 21, len(config.settings)
     step = config.iterations // 20
@@ -43,8 +43,8 @@ def invented(experiment, config, generator):
         )
 
     curves = {name: curve() for name in ("train", "validation", "test")}
-    known = {field.name for field in dataclasses.fields(experiment.result)}
-    return experiment.result(
+    known = {field.name for field in dataclasses.fields(study.result)}
+    return study.result(
         iterations=tuple(step * k for k in range(checkpoints)),
         dead=(0.25,) * settings,
         **{name: of for name, of in curves.items() if name in known},
@@ -54,11 +54,11 @@ def invented(experiment, config, generator):
 def fill(folder, preset="paper", seeds=4, names=OWN_DATA, leave_out=0):
     generator = random.Random(0)
     for name in names:
-        experiment = EXPERIMENTS[name]
-        store = Store(folder / name / preset, experiment)
-        configs = experiment.configs(experiment.options(preset=preset, seeds=seeds), None)
+        study = STUDIES[name]
+        store = Store(folder / name / preset, study)
+        configs = study.configs(study.options(preset=preset, seeds=seeds), None)
         for config in configs[: len(configs) - leave_out]:
-            store.write(Run(config, invented(experiment, config, generator), Made(1.5, python="3", torch="2")))
+            store.write(Run(config, invented(study, config, generator), Made(1.5, python="3", torch="2")))
     return folder
 
 
@@ -74,7 +74,7 @@ def whole_page(sections):
 
 
 def test_sections_are_complete(sections):
-    assert [section.experiment.name for section in sections] == OWN_DATA
+    assert [section.study.name for section in sections] == OWN_DATA
     for section in sections:
         assert (section.missing, section.left_out, list(section.set_aside)) == (0, 0, [])
 
@@ -119,7 +119,7 @@ def test_every_claim_and_comparison_is_in_the_page_and_in_the_markdown(sections,
 def test_figures_come_before_claims_and_claims_before_tables(sections, whole_page):
     page = whole_page
     for section in sections:
-        of_this = page[page.index(f'<section id="{section.experiment.name}-paper">') :]
+        of_this = page[page.index(f'<section id="{section.study.name}-paper">') :]
         places = [of_this.index(mark) for mark in ("<figure>", 'class="forest"', 'class="numbers"', "Made by")]
         assert places == sorted(places)
 
@@ -214,7 +214,7 @@ def test_records_are_flat_and_equal_what_the_tables_say(sections):
 def test_grids_choices_versions_and_time_are_in_the_report(sections):
     text = markdown(sections)
     for section in sections:
-        assert f"directloss reproduce {section.experiment.name} --preset paper --seeds 4" in text
+        assert f"directloss reproduce {section.study.name} --preset paper --seeds 4" in text
     assert text.count("**What was tried and chosen") == 1 + 4 + 1
     assert "Share of dead iterations" in text
     assert "python 3, torch 2" in text
@@ -222,7 +222,7 @@ def test_grids_choices_versions_and_time_are_in_the_report(sections):
 
 
 def test_usual_cross_entropy_is_chosen_among_the_settings_of_scale_one(sections):
-    (section,) = [section for section in sections if section.experiment.name == "label-noise"]
+    (section,) = [section for section in sections if section.study.name == "label-noise"]
     run = next(run for run in section.runs if run.config.method == "x-ent")
     places = tuple(float(k) for k in range(len(run.config.settings)))
     result = dataclasses.replace(run.result, train=(places,), dead=places)
@@ -235,10 +235,10 @@ def test_usual_cross_entropy_is_chosen_among_the_settings_of_scale_one(sections)
 
 def test_an_unfinished_folder_says_what_is_missing_and_left_out(tmp_path):
     fill(tmp_path, "quick", 2, ["separable"], leave_out=5)
-    experiment = EXPERIMENTS["separable"]
-    store = Store(tmp_path / "separable" / "quick", dataclasses.replace(experiment, version=0))
-    other = experiment.configs(experiment.options(seeds=1), None)[0]
-    store.write(Run(other, invented(experiment, other, random.Random(1)), Made(0.0)))
+    study = STUDIES["separable"]
+    store = Store(tmp_path / "separable" / "quick", dataclasses.replace(study, version=0))
+    other = study.configs(study.options(seeds=1), None)[0]
+    store.write(Run(other, invented(study, other, random.Random(1)), Made(0.0)))
     (tmp_path / "separable" / "quick" / "holiday.jpg").write_bytes(b"jpeg")
     text = markdown(gathered(tmp_path))
     assert "5 runs are missing" in text
@@ -249,7 +249,7 @@ def test_an_unfinished_folder_says_what_is_missing_and_left_out(tmp_path):
 
 def test_nothing_is_concluded_while_a_run_is_missing(tmp_path):
     fill(tmp_path, "quick", 3, ["synthetic"])
-    store = Store(tmp_path / "synthetic" / "quick", EXPERIMENTS["synthetic"])
+    store = Store(tmp_path / "synthetic" / "quick", STUDIES["synthetic"])
     for path, run in store.runs().items():
         if run.config.method == "per-01" and run.config.seed == 2:
             path.unlink()
@@ -257,7 +257,7 @@ def test_nothing_is_concluded_while_a_run_is_missing(tmp_path):
     assert section.missing == 1
     assert {judge(claim) for claim in section.summary.claims} == {"too few runs to say"}
     assert "1 run is missing, so nothing is concluded yet." in section.takeaway
-    of_runs = EXPERIMENTS["synthetic"].summarise(section.runs).claims  # whose own words are other
+    of_runs = STUDIES["synthetic"].summarise(section.runs).claims  # whose own words are other
     assert len({judge(claim) for claim in of_runs}) > 1
     assert [(claim.says, claim.variant, claim.comparisons) for claim in section.summary.claims] == [
         (claim.says, claim.variant, claim.comparisons) for claim in of_runs
@@ -276,12 +276,12 @@ def test_a_run_that_cannot_be_summarised_is_named_and_not_counted(tmp_path):
     def summarise(runs):
         if any(run.made.torch == "odd" for run in runs):
             raise ZeroDivisionError("of its own")
-        return EXPERIMENTS["separable"].summarise(runs)
+        return STUDIES["separable"].summarise(runs)
 
     fill(tmp_path, "quick", 1, ["separable"])
     victim = min((tmp_path / "separable" / "quick").glob("*.json"))
     rewrite(victim, "made", torch="odd")
-    (section,) = gather(tmp_path, [dataclasses.replace(EXPERIMENTS["separable"], summarise=summarise)])
+    (section,) = gather(tmp_path, [dataclasses.replace(STUDIES["separable"], summarise=summarise)])
     assert section.missing == 1
     assert section.set_aside == [f"{victim} is not counted: it cannot be summarised: ZeroDivisionError: of its own"]
     assert victim.exists()
@@ -294,7 +294,7 @@ def test_a_summary_that_fails_on_all_runs_is_our_mistake(tmp_path):
 
     fill(tmp_path, "quick", 1, ["separable"])
     with pytest.raises(ZeroDivisionError):
-        gather(tmp_path, [dataclasses.replace(EXPERIMENTS["separable"], summarise=fail)])
+        gather(tmp_path, [dataclasses.replace(STUDIES["separable"], summarise=fail)])
 
 
 def test_control_characters_in_results_are_shown_as_words(tmp_path):

@@ -1,4 +1,4 @@
-"""Segmentation: shapes and wrong masks, the losses beside their definitions, and the experiment from data to report."""
+"""Segmentation: shapes and wrong masks, the losses beside their definitions, and the study from data to report."""
 
 import dataclasses
 import itertools
@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 from directloss_studies.data.shapes import move_masks, textured_shapes
-from directloss_studies.harness.experiment import Made, Run
+from directloss_studies.harness.study import Made, Run
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.methods import PLAIN
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.registry import STUDIES
 from directloss_studies.report.verdicts import Verdict, judge
 from directloss_studies.segmentation.config import Config, Result, SegmentationOptions
-from directloss_studies.segmentation.experiment import configs, prepare, run, sets_of
 from directloss_studies.segmentation.losses import LOSSES, cross_entropy, dice, lovasz_hinge
 from directloss_studies.segmentation.network import UNet
+from directloss_studies.segmentation.study import configs, prepare, run, sets_of
 from directloss_studies.segmentation.summary import METHODS, RULES, summarise
 from directloss_studies.segmentation.training import Part, image_ious, pooled_iou
 from directloss_studies.sweep import Setting
@@ -183,7 +183,7 @@ def test_iou_by_hand():
     assert pooled_iou(found, part) == pytest.approx(1 / 4)
 
 
-# The experiment.
+# The study.
 
 
 def small(method="x-ent", noise=0.0, damage="pixels", **changes):
@@ -353,13 +353,13 @@ def test_bad_data_is_refused_in_words(place, tmp_path):
 
 
 def test_the_command_goes_from_shapes_to_the_report(tmp_path, monkeypatch):
-    experiment = EXPERIMENTS["segmentation"]
+    study = STUDIES["segmentation"]
 
     @wraps(configs)
     def short(options, source=None):
         return [dataclasses.replace(one, samples=16, held_out=8, iterations=4) for one in configs(options, source)]
 
-    monkeypatch.setitem(vars(experiment), "configs", short)
+    monkeypatch.setitem(vars(study), "configs", short)
     done = commands.call("reproduce", "segmentation", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "shapes, wrong pixels: noisy validation" in " ".join(done.stdout.split())

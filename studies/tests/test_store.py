@@ -7,15 +7,15 @@ import time
 from typing import Annotated
 
 import pytest
-from directloss_studies.harness.experiment import Made, Run
 from directloss_studies.harness.files import write_whole
 from directloss_studies.harness.store import Store, _digest
+from directloss_studies.harness.study import Made, Run
 from directloss_studies.harness.typed import JsonName, decode, encode
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.registry import STUDIES
 from directloss_studies.separable import Result
 
-EXPERIMENT = EXPERIMENTS["separable"]
-CONFIG = EXPERIMENT.configs(EXPERIMENT.options(seeds=1), None)[0]
+STUDY = STUDIES["separable"]
+CONFIG = STUDY.configs(STUDY.options(seeds=1), None)[0]
 SETTINGS = len(CONFIG.settings)
 LOW, MIDDLE, HIGH = (((value,) * SETTINGS,) for value in (0.25, 0.5, 0.75))
 RUN = Run(CONFIG, Result((300,), LOW, MIDDLE, (0.0,) * SETTINGS, HIGH), Made(1.0, torch="2"))
@@ -23,7 +23,7 @@ RUN = Run(CONFIG, Result((300,), LOW, MIDDLE, (0.0,) * SETTINGS, HIGH), Made(1.0
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "separable", EXPERIMENT)
+    return Store(tmp_path / "separable", STUDY)
 
 
 def test_what_is_written_is_read_back(store):
@@ -34,10 +34,10 @@ def test_what_is_written_is_read_back(store):
 
 
 def test_every_configuration_and_version_has_its_own_place(store):
-    configs = EXPERIMENT.configs(EXPERIMENT.options(preset="paper"), None)
+    configs = STUDY.configs(STUDY.options(preset="paper"), None)
     assert len({store.path(config) for config in configs}) == len(configs)
-    assert Store(store.folder, dataclasses.replace(EXPERIMENT, version=2)).path(CONFIG) != store.path(CONFIG)
-    assert Store(store.folder, dataclasses.replace(EXPERIMENT, name="other")).path(CONFIG) != store.path(CONFIG)
+    assert Store(store.folder, dataclasses.replace(STUDY, version=2)).path(CONFIG) != store.path(CONFIG)
+    assert Store(store.folder, dataclasses.replace(STUDY, name="other")).path(CONFIG) != store.path(CONFIG)
 
 
 def test_a_write_that_fails_leaves_what_was_there(store, monkeypatch):
@@ -110,7 +110,7 @@ def damage_link(path):
     [
         (damage_truncate, "it is not JSON"),
         (damage_number, "its checksum is wrong"),
-        (damage_name, "it belongs to another experiment or configuration"),
+        (damage_name, "it belongs to another study or configuration"),
         (damage_binary, "it is not JSON"),
         (damage_empty, "it is not JSON"),
         (damage_foreign, "it is not the result of a run"),
@@ -175,10 +175,10 @@ def test_the_file_has_the_shape_that_earlier_ones_have(store):
     ],
 )
 def test_a_whole_file_that_does_not_fit_the_types_is_set_aside_with_the_reason(store, part, change, reason):
-    content = {"format": 1, "experiment": "separable", "version": EXPERIMENT.version, **encode(RUN)}
+    content = {"format": 1, "experiment": "separable", "version": STUDY.version, **encode(RUN)}
     content[part] = {**content[part], **change}
     content["sha256"] = _digest(content)
-    path = store._path(EXPERIMENT.version, content["config"])
+    path = store._path(STUDY.version, content["config"])
     write_whole(path, json.dumps(content))
     assert store.runs() == {}
     (text,) = store.set_aside
@@ -186,7 +186,7 @@ def test_a_whole_file_that_does_not_fit_the_types_is_set_aside_with_the_reason(s
 
 
 def test_a_result_that_lacks_a_key_is_set_aside(store):
-    content = {"format": 1, "experiment": "separable", "version": EXPERIMENT.version, **encode(RUN)}
+    content = {"format": 1, "experiment": "separable", "version": STUDY.version, **encode(RUN)}
     del content["result"]["dead"]
     write_whole(store.path(CONFIG), json.dumps({**content, "sha256": _digest(content)}))
     assert store.runs() == {}
@@ -195,7 +195,7 @@ def test_a_result_that_lacks_a_key_is_set_aside(store):
 
 @pytest.mark.parametrize("made", [None, {}, [], "", 1.5])
 def test_a_run_that_does_not_say_how_it_was_made_is_set_aside(store, made):
-    content = {"format": 1, "experiment": "separable", "version": EXPERIMENT.version, **encode(RUN), "made": made}
+    content = {"format": 1, "experiment": "separable", "version": STUDY.version, **encode(RUN), "made": made}
     write_whole(store.path(CONFIG), json.dumps({**content, "sha256": _digest(content)}))
     assert store.runs() == {}
     assert "its made does not fit: it " in store.set_aside[0]
@@ -237,7 +237,7 @@ def test_control_characters_of_a_name_are_shown_as_words(store):
 
 
 def test_runs_of_another_version_are_counted_and_left_alone(store):
-    other = Store(store.folder, dataclasses.replace(EXPERIMENT, version=EXPERIMENT.version + 1))
+    other = Store(store.folder, dataclasses.replace(STUDY, version=STUDY.version + 1))
     other.write(RUN)
     store.write(RUN)
     assert list(store.runs().values()) == [RUN]

@@ -29,9 +29,9 @@ from directloss_studies.tables.config import (
     Source,
     TableOptions,
 )
-from directloss_studies.tables.experiment import EXPERIMENT, _official, prepare
 from directloss_studies.tables.objectives import DIRECT, METHODS, ORACLES, WARM, Facts, Step
 from directloss_studies.tables.sets import LEARN, Boundary, find, name_of, noisy, split
+from directloss_studies.tables.study import STUDY, _official, prepare
 from directloss_studies.tables.training import Rows, _Group, train
 
 FACTS = Facts(rows=40, share=0.25, missed=0.3, invented=0.1, flipped=0.15, warm_up=4)
@@ -339,14 +339,14 @@ def test_official_metrics_of_lists():
 
 
 def test_noise_asks_for_one_kind_of_wrong_labels():
-    found = EXPERIMENT.configs(TableOptions(preset="paper", noise="near the boundary"), None)
+    found = STUDY.configs(TableOptions(preset="paper", noise="near the boundary"), None)
     assert {config.noise for config in found} == {Noise("near the boundary", 0.2)}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("preset", EXPERIMENT.presets)
+@pytest.mark.parametrize("preset", STUDY.presets)
 def test_every_method_has_as_many_settings_and_the_same_tables(preset, protocol):
-    found = EXPERIMENT.configs(TableOptions(preset=preset, protocol=protocol), None)
+    found = STUDY.configs(TableOptions(preset=preset, protocol=protocol), None)
     assert len(set(found)) == len({config.label for config in found}) == len(found)
     assert {len(set(some)) for config in found for some in config.settings.values()} == {
         6 if protocol == "tuned" else 1
@@ -375,7 +375,7 @@ def learn_config(name="wine 3", **changes):
     assert notes == []
     (config,) = [
         config
-        for config in EXPERIMENT.configs(TableOptions(seeds=1), source)
+        for config in STUDY.configs(TableOptions(seeds=1), source)
         if config.table == name and config.noise.rate == 0.4
     ]
     return replace(config, **{"iterations": 16, **changes})
@@ -385,9 +385,9 @@ def test_run_repeats_itself_and_leaves_the_random_state_alone():
     config = learn_config()
     state = torch.random.get_rng_state()
     told = []
-    result = EXPERIMENT.run(config, told.append)
+    result = STUDY.run(config, told.append)
     assert told[-1] == 1.0
-    again = EXPERIMENT.run(config, lambda share: None)
+    again = STUDY.run(config, lambda share: None)
     assert replace(again, seconds=result.seconds) == result
     assert (torch.random.get_rng_state() == state).all()
     assert result.iterations == (2, 4, 8, 16)
@@ -407,9 +407,9 @@ def test_run_repeats_itself_and_leaves_the_random_state_alone():
 def test_tuned_methods_train_with_all_settings_side_by_side():
     options = TableOptions(preset="paper", protocol="tuned", seeds=1)
     source = Source("tuned", (Part("wine 3", ""),), (NETWORKS,))
-    (config,) = [c for c in EXPERIMENT.configs(options, source) if c.noise.rate == 0.4]
+    (config,) = [c for c in STUDY.configs(options, source) if c.noise.rate == 0.4]
     config = replace(config, iterations=16)
-    result = EXPERIMENT.run(config, lambda share: None)
+    result = STUDY.run(config, lambda share: None)
     result.check(config)
     for name, curve in result.test.items():
         assert len(curve[-1]) == 6
@@ -446,14 +446,14 @@ def test_tables_of_a_folder_are_found_thinned_cached_and_run(tmp_path, monkeypat
     assert [int(each.target.sum()) for each in of] == [500, 200, 300]
     lists = split(source.parts[1], 0)
     assert [each.lists.unique().tolist().__len__() for each in lists if each.lists is not None] == [5, 2, 3]
-    found = EXPERIMENT.configs(TableOptions(preset="paper", data=folder, seeds=1), source)
+    found = STUDY.configs(TableOptions(preset="paper", data=folder, seeds=1), source)
     (config,) = [c for c in found if c.table == "lists" and c.noise == NOISES[1] and c.method == NETWORKS]
     short = replace(config, iterations=8)
-    result = EXPERIMENT.run(short, lambda share: None)
+    result = STUDY.run(short, lambda share: None)
     result.check(short)
     assert result.official.keys() == {"top 1", "rank of last", "squared error"}
     assert config.source == Source("untuned", (source.parts[1],), (NETWORKS,))
-    assert config in EXPERIMENT.configs(EXPERIMENT.asked("paper", 1, config.source), config.source)
+    assert config in STUDY.configs(STUDY.asked("paper", 1, config.source), config.source)
 
 
 def test_folders_that_cannot_be_used_say_the_cure(tmp_path, monkeypatch):
@@ -468,9 +468,9 @@ def test_folders_that_cannot_be_used_say_the_cure(tmp_path, monkeypatch):
         prepare(TableOptions(preset="paper", noise="some"))
     with pytest.raises(ValueError, match=r"--noise must be one of symmetric; got 'near the boundary'"):
         prepare(TableOptions(preset="paper", protocol="tuned", noise="near the boundary"))
-    (config, *_) = EXPERIMENT.configs(TableOptions(preset="paper"), None)
+    (config, *_) = STUDY.configs(TableOptions(preset="paper"), None)
     with pytest.raises(ValueError, match="reproduce tables --data DIR"):
-        EXPERIMENT.run(config, lambda share: None)
+        STUDY.run(config, lambda share: None)
     write_table(tmp_path / "1_a.npz")
     write_table(tmp_path / "2_a.npz")
     with pytest.raises(TableError, match="several tables of one name"):
@@ -544,13 +544,13 @@ def test_boosting_runs_where_it_is_installed_and_is_left_out_where_it_is_not(mon
 
 @pytest.mark.slow
 def test_quick_preset_runs_from_the_command_line_without_data_and_continues(tmp_path, monkeypatch):
-    whole = EXPERIMENT.configs
+    whole = STUDY.configs
 
     @wraps(whole)
     def short(options, source):
         return [replace(config, iterations=8) for config in whole(options, source)]
 
-    monkeypatch.setitem(vars(EXPERIMENT), "configs", short)
+    monkeypatch.setitem(vars(STUDY), "configs", short)
     arguments = "reproduce", "tables", "--seeds", 1, "--jobs", 1, "--out", tmp_path
     done = call(*arguments)
     assert done.returncode == 0, done.stderr

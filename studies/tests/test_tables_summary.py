@@ -6,9 +6,9 @@ import re
 from statistics import fmean
 
 import pytest
-from directloss_studies.harness.experiment import Leaderboard, Made
 from directloss_studies.harness.store import Store
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.harness.study import Leaderboard, Made
+from directloss_studies.registry import STUDIES
 from directloss_studies.report.leaderboard import SCRIPT, leaderboard_html
 from directloss_studies.report.page import html
 from directloss_studies.report.sections import gather, records
@@ -17,7 +17,7 @@ from directloss_studies.tables.config import NETWORKS, Config, Noise, Part, Resu
 from directloss_studies.tables.ranks import Ranks, cliques, holm, rank
 from directloss_studies.tables.summary import summarise
 
-EXPERIMENT = EXPERIMENTS["tables"]
+STUDY = STUDIES["tables"]
 DEMSAR = {  # his Table 6: C4.5 with four kinds of tuning, 14 data sets; 0.9751 is printed as 0.975 and ranked above it
     "C4.5": [0.763, 0.599, 0.954, 0.628, 0.882, 0.936, 0.661, 0.583, 0.775, 1.000, 0.940, 0.619, 0.972, 0.957],
     "+m": [0.768, 0.591, 0.971, 0.661, 0.888, 0.931, 0.668, 0.583, 0.838, 1.000, 0.962, 0.666, 0.981, 0.978],
@@ -165,15 +165,15 @@ def test_nothing_is_said_of_nothing():
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
-    store = Store(folder / "tables" / "quick", EXPERIMENT)
+    store = Store(folder / "tables" / "quick", STUDY)
     generator = random.Random(0)
-    for config in EXPERIMENT.configs(TableOptions(seeds=2), None):
+    for config in STUDY.configs(TableOptions(seeds=2), None):
         curves = {
             name: tuple((round(0.4 + 0.3 * (name == "pos-AP") + 0.1 * generator.random(), 6),) for _ in range(4))
             for name in config.settings
         }
         store.write(Run(config, Result((1, 2, 4, 8), curves, curves, {}, dict.fromkeys(curves, 1.0)), Made(1.0)))
-    return gather(folder, [EXPERIMENT])
+    return gather(folder, [STUDY])
 
 
 def test_a_section_has_one_command_and_no_run_is_missing(quick):

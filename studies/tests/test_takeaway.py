@@ -1,6 +1,6 @@
 """What to take away: each sentence follows from the numbers."""
 
-from directloss_studies.harness.experiment import Claim, Comparison
+from directloss_studies.harness.study import Claim, Comparison
 from directloss_studies.report.outcomes import Outcomes, Unit
 from directloss_studies.report.takeaway import headline, takeaway
 

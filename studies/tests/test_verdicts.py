@@ -1,7 +1,7 @@
 """Verdicts: each follows from where the 95 % interval lies, and from nothing else."""
 
 import pytest
-from directloss_studies.harness.experiment import Claim, Comparison
+from directloss_studies.harness.study import Claim, Comparison
 from directloss_studies.report.verdicts import (
     RULE,
     Verdict,

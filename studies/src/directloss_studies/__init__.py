@@ -1,3 +1,3 @@
-"""Studies with directloss: the paper's experiments and others, their data and reports, and the command `directloss`."""
+"""Studies with directloss: the paper's studies and others, their data and reports, and the command `directloss`."""
 
 __version__ = "0.1.0"

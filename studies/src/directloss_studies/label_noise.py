@@ -7,17 +7,17 @@ import torch
 
 from .data.label_noise import flip_labels
 from .data.synthetic import two_shells
-from .harness import experiment as harness
-from .harness.experiment import Experiment, Summary
+from .harness import study as harness
 from .harness.options import Options
 from .harness.progress import Progress, no_progress
+from .harness.study import Study, Summary
 from .methods import PLAIN
 from .networks import Networks
 from .report.by_noise import ByNoise
 from .report.words import percent
 from .sweep import Curve, Curves, Rule, Setting, grid, sweep
 
-__all__ = ["EXPERIMENT", "Config", "Result", "configs", "run", "summarise"]
+__all__ = ["STUDY", "Config", "Result", "configs", "run", "summarise"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.1, 1.0, 10.0, 100.0, 1000.0),
@@ -141,7 +141,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
     )
 
 
-EXPERIMENT = Experiment[Options, None, Config, Result](
+STUDY = Study[Options, None, Config, Result](
     name="label-noise",
     title="Label noise (Figure 3b)",
     about=(

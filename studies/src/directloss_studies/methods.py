@@ -1,4 +1,4 @@
-"""The methods that experiments compare: the paper's nine, and four more.
+"""The methods that studies compare: the paper's nine, and four more.
 
 A method maps scores (networks, items), a target (items,) and strengths (networks,) to one value a network. The strength
 is tuned beside step size and weight decay: ε of the direct updates, the margin of the hinge, the scale by which

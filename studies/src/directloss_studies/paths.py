@@ -17,10 +17,10 @@ from torch import Tensor
 
 from directloss import TRUTH, CentralDirect, DAGPath, Hinge, NegativeDirect, PositiveDirect, Update, direct_loss
 
-from .harness import experiment as harness
-from .harness.experiment import Claim, Experiment, Record, Summary, Table
+from .harness import study as harness
 from .harness.options import Options
 from .harness.progress import Progress, no_progress
+from .harness.study import Claim, Record, Study, Summary, Table
 from .networks import Networks
 from .report.outcomes import Outcomes, records
 from .report.summary import choices_table, collect, highest
@@ -28,7 +28,7 @@ from .report.words import cell, difference, interval_in_words
 from .sweep import Choice, Curve, Setting, check_curves, checkpoints, choose
 from .trainers import passes, train
 
-__all__ = ["EXPERIMENT", "Config", "Result", "configs", "instances", "run", "summarise"]
+__all__ = ["STUDY", "Config", "Result", "configs", "instances", "run", "summarise"]
 
 SIDE, FEATURES = 5, 5
 EDGES = tuple(
@@ -323,7 +323,7 @@ def _claims(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> 
     return found
 
 
-EXPERIMENT = Experiment[Options, None, Config, Result](
+STUDY = Study[Options, None, Config, Result](
     name="paths",
     title="Shortest paths: regret of predicted costs",
     about=(

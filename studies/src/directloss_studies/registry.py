@@ -1,12 +1,12 @@
 """All studies by name."""
 
 from . import actions, detection, label_noise, own_metric, paths, segmentation, separable, synthetic, tables
-from .harness.experiment import AnyExperiment
+from .harness.study import AnyStudy
 
-__all__ = ["EXPERIMENTS"]
+__all__ = ["STUDIES"]
 
-EXPERIMENTS: dict[str, AnyExperiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT
+STUDIES: dict[str, AnyStudy] = {
+    module.STUDY.name: module.STUDY
     for module in (synthetic, label_noise, separable, own_metric, tables, paths, segmentation, actions, detection)
 }
 """By name: one for each table or figure of the paper, and others that answer questions it leaves open."""

@@ -11,17 +11,17 @@ import torch
 
 from .data.label_noise import flip_labels
 from .data.synthetic import DIMENSIONS, separable
-from .harness import experiment as harness
-from .harness.experiment import Claim, Experiment, Summary
+from .harness import study as harness
 from .harness.options import Options
 from .harness.progress import Progress, no_progress
+from .harness.study import Claim, Study, Summary
 from .networks import Networks
 from .report.by_noise import ByNoise
 from .report.summary import choices_table
 from .report.words import percent
 from .sweep import Curve, Curves, Rule, Setting, grid, sweep
 
-__all__ = ["EXPERIMENT", "Config", "Result", "configs", "run", "summarise"]
+__all__ = ["STUDY", "Config", "Result", "configs", "run", "summarise"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.01, 0.1, 1.0, 10.0, 100.0),
@@ -141,7 +141,7 @@ def _claims(found: ByNoise) -> list[Claim]:
     return claims + found.claims(says, "pos-AP", "neg-AP", least=0.1)
 
 
-EXPERIMENT = Experiment[Options, None, Config, Result](
+STUDY = Study[Options, None, Config, Result](
     name="separable",
     title="Nearly separable data: the negative update's case",
     about=(

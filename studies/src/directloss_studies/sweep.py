@@ -15,8 +15,8 @@ from torch import Tensor
 
 from directloss import AveragePrecision
 
-from .harness.experiment import Run
 from .harness.progress import Progress, no_progress
+from .harness.study import Run
 from .methods import METHODS
 from .networks import Networks
 from .trainers import passes, train

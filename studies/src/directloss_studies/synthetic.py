@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 
 from .data.synthetic import ranked_by_teacher
-from .harness import experiment as harness
-from .harness.experiment import Claim, Comparison, Experiment, Figure, Summary, Table
+from .harness import study as harness
 from .harness.options import Options
 from .harness.progress import Progress, no_progress
+from .harness.study import Claim, Comparison, Figure, Study, Summary, Table
 from .methods import PLAIN, PLAIN_NOTE
 from .networks import Networks
 from .report.figures import bars, lines, series, slug
@@ -21,7 +21,7 @@ from .report.takeaway import headline
 from .report.words import cell
 from .sweep import Choice, Curves, Setting, choose, grid, sweep
 
-__all__ = ["EXPERIMENT", "Config", "Result", "configs", "run", "summarise"]
+__all__ = ["STUDY", "Config", "Result", "configs", "run", "summarise"]
 
 METHODS = ("pos-AP", "neg-AP", "hinge-AP", "per-AP", "pos-01", "neg-01", "hinge-01", "per-01", "x-ent")
 STRENGTHS: dict[str, tuple[float, ...]] = {
@@ -244,7 +244,7 @@ def _gain(test: Outcomes, other: str, normal: Variant, he: Variant) -> Compariso
     return margins.compare("gain", 0.0, normal.name, he.name, "gain from N(0,1) − gain from He")
 
 
-EXPERIMENT = Experiment[Options, None, Config, Result](
+STUDY = Study[Options, None, Config, Result](
     name="synthetic",
     title="Synthetic data (Figure 3a)",
     about=(

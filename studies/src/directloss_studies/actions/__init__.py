@@ -1,5 +1,5 @@
 """VOC2012 action classification, the paper's Table 1."""
 
-from .experiment import EXPERIMENT
+from .study import STUDY
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["STUDY"]

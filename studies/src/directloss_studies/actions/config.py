@@ -1,11 +1,11 @@
-"""What a person can ask of the actions experiment, its configurations and its result."""
+"""What a person can ask of the actions study, its configurations and its result."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from ..data.voc import ACTIONS
-from ..harness import experiment as harness
+from ..harness import study as harness
 from ..harness.options import Option
 from ..harness.typed import JsonName
 from ..sweep import Curve, Curves, Setting
@@ -21,7 +21,7 @@ OWN = "own features "
 
 @dataclass(frozen=True, kw_only=True)
 class ActionsOptions(VisionOptions):
-    """What the actions experiment takes."""
+    """What the actions study takes."""
 
     train: Annotated[str, Option(f"What trains, one of: {', '.join(TRAINED)}.")] = "head"
     features: Annotated[

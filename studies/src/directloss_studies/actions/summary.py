@@ -6,7 +6,7 @@ from math import comb
 from statistics import fmean
 
 from ..data.voc import ACTIONS
-from ..harness.experiment import Claim, Comparison, Figure, Record, Summary, Table
+from ..harness.study import Claim, Comparison, Figure, Record, Summary, Table
 from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
 from ..methods import METHODS, PLAIN, PLAIN_NOTE, WARM
 from ..report.by_noise import ByNoise

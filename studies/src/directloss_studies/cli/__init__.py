@@ -10,7 +10,7 @@ from . import data, detect, report, reproduce, tasks
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Train on the metric itself: reproduce the paper's experiments, look at them, check a task of your own.",
+    help="Train on the metric itself: reproduce the paper's studies, look at them, check a task of your own.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""`directloss data`: check, fetch or convert the data that experiments need."""
+"""`directloss data`: check, fetch or convert the data that studies need."""
 
 from pathlib import Path
 from typing import Annotated

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..harness.files import check_writable, visible, write_whole
-from ..registry import EXPERIMENTS
+from ..registry import STUDIES
 from ..report.markdown import markdown
 from ..report.page import html
 from ..report.sections import gather, records
@@ -24,11 +24,11 @@ def write_report(
     preset: str | None = None,
 ) -> None:
     """Write the report on a folder as HTML and Markdown, print the most important, and write numbers and figures."""
-    sections = [section for section in gather(folder, EXPERIMENTS.values()) if preset in (None, section.preset)]
+    sections = [section for section in gather(folder, STUDIES.values()) if preset in (None, section.preset)]
     if not sections:
-        example = f"directloss reproduce {next(iter(EXPERIMENTS))} --out {folder}"
+        example = f"directloss reproduce {next(iter(STUDIES))} --out {folder}"
         raise refuse(f"There are no runs in {folder}. Make some: {example}")
-    if (flat or pictures) and len({section.experiment.name for section in sections}) < len(sections):
+    if (flat or pictures) and len({section.study.name for section in sections}) < len(sections):
         raise refuse(f"{folder} has runs of several presets. Name one: --preset quick or --preset paper.")
     for section in sections:
         for text in (*section.newer, *section.set_aside):

@@ -1,6 +1,6 @@
-"""`directloss reproduce`: one subcommand for each experiment, made from its options class.
+"""`directloss reproduce`: one subcommand for each study, made from its options class.
 
-Several experiments can be named in one command, before all options. The command then takes the options of all of them.
+Several studies can be named in one command, before all options. The command then takes the options of all of them.
 """
 
 import importlib
@@ -20,11 +20,11 @@ from typer.core import TyperGroup
 from directloss import AveragePrecisionLoss, NegativeDirect, PositiveDirect
 
 from ..harness.execution import BACKENDS, Failure, execute
-from ..harness.experiment import AnyExperiment
 from ..harness.files import check_writable
 from ..harness.options import Option, options_of
 from ..harness.store import Store
-from ..registry import EXPERIMENTS
+from ..harness.study import AnyStudy
+from ..registry import STUDIES
 from .report import write_report
 from .terminal import KILLED, console, errors, handled, refuse, show_runs, show_steps, warn
 
@@ -33,7 +33,7 @@ __all__ = ["reproduce"]
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where runs go, and what computes them: options of the command, not of an experiment."""
+    """Where runs go, and what computes them: options of the command, not of a study."""
 
     out: Annotated[Path, Option("Folder for the runs and the report.", metavar="DIR")] = Path("runs")
     jobs: Annotated[int, Option("Processes, one core each; 0: as many as cores.", min=0)] = 0
@@ -52,28 +52,28 @@ class Place:
             importlib.import_module(package)
 
 
-class _Experiments(TyperGroup):
+class _Studies(TyperGroup):
     """The group of subcommands. It also takes several names, and says which there are."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command of one experiment, or one made for several."""
-        names = list(takewhile(lambda arg: arg in EXPERIMENTS, args))
+        """The command of one study, or one made for several."""
+        names = list(takewhile(lambda arg: arg in STUDIES, args))
         if not names and not args[0].startswith("-"):
-            raise refuse(f"There is no experiment {args[0]!r}. There are: {', '.join(EXPERIMENTS)}.")
+            raise refuse(f"There is no study {args[0]!r}. There are: {', '.join(STUDIES)}.")
         if len(names) < 2:
             return super().resolve_command(ctx, args)
         several = typer.Typer(rich_markup_mode=None, add_completion=False)
-        several.command()(_command([EXPERIMENTS[name] for name in dict.fromkeys(names)]))
+        several.command()(_command([STUDIES[name] for name in dict.fromkeys(names)]))
         return " ".join(names), typer.main.get_command(several), args[len(names) :]
 
 
-def _command(experiments: Sequence[AnyExperiment]) -> Callable[..., None]:
-    """The function behind a subcommand; its parameters are the options of the experiments and of `Place`."""
+def _command(studies: Sequence[AnyStudy]) -> Callable[..., None]:
+    """The function behind a subcommand; its parameters are the options of the studies and of `Place`."""
     parameters: dict[str, inspect.Parameter] = {}
-    for kind in (*(experiment.options for experiment in experiments), Place):
+    for kind in (*(study.options for study in studies), Place):
         for name, annotation, default, option in options_of(kind):
             if name in parameters and parameters[name].annotation.__origin__ != annotation:
-                names = " and ".join(experiment.name for experiment in experiments)
+                names = " and ".join(study.name for study in studies)
                 raise refuse(f"--{name} means different things to {names}. Run them one after the other.")
             given = typer.Option(help=option.help, min=option.min, metavar=option.metavar)
             parameters[name] = inspect.Parameter(
@@ -84,43 +84,43 @@ def _command(experiments: Sequence[AnyExperiment]) -> Callable[..., None]:
         def take(kind: type[Any]) -> Any:
             return kind(**{member.name: values[member.name] for member in options_of(kind)})
 
-        _reproduce([(experiment, take(experiment.options)) for experiment in experiments], take(Place))
+        _reproduce([(study, take(study.options)) for study in studies], take(Place))
 
     command.__signature__ = inspect.Signature(list(parameters.values()))  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
-    titles = "; ".join(experiment.title for experiment in experiments)
+    titles = "; ".join(study.title for study in studies)
     command.__doc__ = f"{titles}.\n\nRuns that are in the folder already are not run again."
     return command
 
 
 reproduce = typer.Typer(
-    cls=_Experiments,
-    help="Run experiments of the paper and write their report.",
+    cls=_Studies,
+    help="Run studies of the paper and write their report.",
     epilog=(
-        "Several experiments in one command: name them first, then options that all of them share or that some take. "
+        "Several studies in one command: name them first, then options that all of them share or that some take. "
         "A run that is in the folder already is not run again, so the same command continues where it was stopped."
     ),
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-for _experiment in EXPERIMENTS.values():
-    reproduce.command(_experiment.name)(_command([_experiment]))
+for _study in STUDIES.values():
+    reproduce.command(_study.name)(_command([_study]))
 
 
-def _reproduce(asked: Sequence[tuple[AnyExperiment, Any]], place: Place) -> None:
-    """Prepare all data, then run one experiment after the other, then write one report."""
-    for experiment, options in asked:
-        if options.preset not in experiment.presets:
-            known = ", ".join(experiment.presets)
-            raise refuse(f"{experiment.name} has no preset {options.preset!r}. It has: {known}.")
+def _reproduce(asked: Sequence[tuple[AnyStudy, Any]], place: Place) -> None:
+    """Prepare all data, then run one study after the other, then write one report."""
+    for study, options in asked:
+        if options.preset not in study.presets:
+            known = ", ".join(study.presets)
+            raise refuse(f"{study.name} has no preset {options.preset!r}. It has: {known}.")
     place.check()
     check_writable(place.out / "report.html", place.out / "report.md")
-    check_writable(*(place.out / experiment.name / options.preset / "run.json" for experiment, options in asked))
-    sources = [_prepare(experiment, options, place.jobs) for experiment, options in asked]
+    check_writable(*(place.out / study.name / options.preset / "run.json" for study, options in asked))
+    sources = [_prepare(study, options, place.jobs) for study, options in asked]
     failures = 0
-    for (experiment, options), source in zip(asked, sources, strict=True):
-        configs = experiment.configs(options, source)
-        store = Store(place.out / experiment.name / options.preset, experiment)
+    for (study, options), source in zip(asked, sources, strict=True):
+        configs = study.configs(options, source)
+        store = Store(place.out / study.name / options.preset, study)
         failures += _run(store, configs, options.preset, place)
         _export(store, configs, options.preset, place.out)
     write_report(place.out)
@@ -129,12 +129,12 @@ def _reproduce(asked: Sequence[tuple[AnyExperiment, Any]], place: Place) -> None
         raise typer.Exit(1)
 
 
-def _prepare(experiment: AnyExperiment, options: Any, jobs: int) -> Any:
-    """The data of an experiment, or None if it makes its own."""
-    if experiment.prepare is None:
+def _prepare(study: AnyStudy, options: Any, jobs: int) -> Any:
+    """The data of a study, or None if it makes its own."""
+    if study.prepare is None:
         return None
     with handled(), show_steps() as steps:
-        source, notes = experiment.prepare(options, jobs, steps)
+        source, notes = study.prepare(options, jobs, steps)
     for note in notes:
         warn(note)
     return source
@@ -147,7 +147,7 @@ def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Pla
         warn(text)
     there = finished.keys() | store.newer.keys()
     missing = [config for config in configs if store.path(config) not in there]
-    done, name = len(configs) - len(missing), store.experiment.name
+    done, name = len(configs) - len(missing), store.study.name
     if not missing:
         console.print(
             f"{name}, {preset} preset: all {len(configs)} runs are in {store.folder} already.", soft_wrap=True
@@ -167,7 +167,7 @@ def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Pla
     try:
         with (
             show_runs(len(configs), done) as (advance, observer),
-            closing(execute(store.experiment, missing, jobs, place.backend, place.address, observer)) as runs,
+            closing(execute(store.study, missing, jobs, place.backend, place.address, observer)) as runs,
         ):
             for run in runs:
                 if isinstance(run, Failure):
@@ -193,7 +193,7 @@ def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Pla
 
 def _export(store: Store[Any, Any], configs: Sequence[Any], preset: str, out: Path) -> None:
     """Write what people can use, once all runs are there."""
-    export = store.experiment.export
+    export = store.study.export
     if export is None:
         return
     finished = store.runs()

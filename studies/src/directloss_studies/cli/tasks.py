@@ -10,7 +10,7 @@ from rich.table import Table
 
 from directloss import TASKS, UPDATES, Task, TaskError, check_task
 
-from ..registry import EXPERIMENTS
+from ..registry import STUDIES
 from .terminal import console, errors, refuse
 
 __all__ = ["check", "list_all"]
@@ -49,14 +49,13 @@ def check(task: Annotated[str, typer.Argument(metavar="MODULE:TASK", help="E.g. 
 
 
 def list_all() -> None:
-    """List experiments, tasks and updates."""
-    table = Table("experiment", "what", "presets")
-    for experiment in EXPERIMENTS.values():
+    """List studies, tasks and updates."""
+    table = Table("study", "what", "presets")
+    for study in STUDIES.values():
         counts = ", ".join(
-            f"{preset} ({len(experiment.configs(experiment.options(preset=preset), None))} runs)"
-            for preset in experiment.presets
+            f"{preset} ({len(study.configs(study.options(preset=preset), None))} runs)" for preset in study.presets
         )
-        table.add_row(experiment.name, experiment.title, counts)
+        table.add_row(study.name, study.title, counts)
     console.print(table)
     for title, members in (("task", TASKS), ("update", UPDATES)):
         table = Table(title, "class", "what")

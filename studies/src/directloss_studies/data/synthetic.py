@@ -11,7 +11,7 @@ DIMENSIONS = 10
 
 
 def ranked_by_teacher(samples: int, generator: torch.Generator, share: float = 0.2) -> tuple[Tensor, Tensor]:
-    """Data of the paper's first experiment: N(0, I) inputs; the top share of a random network's scores is positive.
+    """Data of the paper's first study: N(0, I) inputs; the top share of a random network's scores is positive.
 
     The teacher has four layers, ReLU, width ten, and N(0, 1) weights.
     """
@@ -25,7 +25,7 @@ def ranked_by_teacher(samples: int, generator: torch.Generator, share: float = 0
 
 
 def two_shells(samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Data of the paper's label-noise experiment.
+    """Data of the paper's label-noise study.
 
     Points of N(0, 10² I) in ten dimensions: positive if ‖x‖² > 1200, negative if ‖x‖² < 1000, others drawn again.
     """

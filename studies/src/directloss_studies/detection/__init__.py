@@ -1,5 +1,5 @@
 """VOC2012 object detection, the paper's Table 2."""
 
-from .experiment import EXPERIMENT
+from .study import STUDY
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["STUDY"]

@@ -1,9 +1,9 @@
-"""What a person can ask of the detection experiment, its configurations and its result."""
+"""What a person can ask of the detection study, its configurations and its result."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..harness import experiment as harness
+from ..harness import study as harness
 from ..harness.options import Option
 from ..harness.typed import JsonName
 from ..sweep import Setting
@@ -18,7 +18,7 @@ __all__ = ["Config", "DetectionOptions", "ObjectCounts", "Result", "Run", "Sourc
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionOptions(VisionOptions):
-    """What the detection experiment takes."""
+    """What the detection study takes."""
 
     features: Annotated[
         str | None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from ..harness.experiment import Figure
+from ..harness.study import Figure
 from ..vision.images import read_image
 
 __all__ = ["Picture", "gallery", "picture"]

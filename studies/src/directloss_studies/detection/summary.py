@@ -6,7 +6,7 @@ from itertools import product
 from statistics import fmean
 
 from ..data.voc import CLASSES
-from ..harness.experiment import Claim, Comparison, Figure, Record, Summary, Table
+from ..harness.study import Claim, Comparison, Figure, Record, Summary, Table
 from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
 from ..methods import PLAIN, PLAIN_NOTE
 from ..report.figures import Series, bars, lines, series, slug

@@ -1,1 +1,1 @@
-"""What every experiment runs on: its description, the store of results, execution, caches and progress."""
+"""What every study runs on: its description, the store of results, execution, caches and progress."""

@@ -17,9 +17,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .experiment import ConfigT, Experiment, Made, ResultT, Run
 from .processes import in_parallel
 from .progress import Progress
+from .study import ConfigT, Made, ResultT, Run, Study
 from .threads import one_thread
 
 __all__ = ["BACKENDS", "Failure", "RunProgress", "execute"]
@@ -100,7 +100,7 @@ class RunProgress:
 
 
 def execute(
-    experiment: Experiment[Any, Any, ConfigT, ResultT],
+    study: Study[Any, Any, ConfigT, ResultT],
     configs: Sequence[ConfigT],
     jobs: int,
     backend: str = "loky",
@@ -113,7 +113,7 @@ def execute(
     """
     progress = RunProgress()
     observer(progress)
-    work: list[Task] = [(experiment.run, config, progress.path(number)) for number, config in enumerate(configs)]
+    work: list[Task] = [(study.run, config, progress.path(number)) for number, config in enumerate(configs)]
     try:
         if backend == "ray":
             yield from _with_ray(work, jobs, address)

@@ -1,4 +1,4 @@
-"""What a person can ask of an experiment: one typed options class each, from which the command line is made.
+"""What a person can ask of a study: one typed options class each, from which the command line is made.
 
 A field of an options class is an option. `preset` of `Options` is `--preset` on the command line. Its type, its
 default and its `Option` say what is accepted and what the help shows.
@@ -23,7 +23,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What every experiment takes. An experiment that takes more has a subclass."""
+    """What every study takes. A study that takes more has a subclass."""
 
     preset: Annotated[str, Option("quick: a minute or two; paper: the full study.")] = "quick"
     seeds: Annotated[int | None, Option("The number of seeds; without it that of the preset.", min=1)] = None

@@ -1,7 +1,7 @@
 """Results on disk: one JSON file for each run, written whole or not at all, under a name made from its configuration.
 
 A file is trusted only if it is whole, holds the configuration that its name stands for, and fits the types of its
-experiment. A file that a newer directloss wrote stays where it is. Any other is moved to `aside/` and named. Nothing
+study. A file that a newer directloss wrote stays where it is. Any other is moved to `aside/` and named. Nothing
 is overwritten.
 """
 
@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, Generic, Protocol, runtime_checkable
 
-from .experiment import ConfigT, Experiment, Made, ResultT, Run
 from .files import visible, write_whole
+from .study import ConfigT, Made, ResultT, Run, Study
 from .typed import decode, encode
 
 __all__ = ["Store"]
@@ -51,30 +51,30 @@ class Checked(Protocol):
 
 
 class Store(Generic[ConfigT, ResultT]):
-    """The runs of one experiment and preset in a folder."""
+    """The runs of one study and preset in a folder."""
 
-    def __init__(self, folder: Path, experiment: Experiment[Any, Any, ConfigT, ResultT]) -> None:
+    def __init__(self, folder: Path, study: Study[Any, Any, ConfigT, ResultT]) -> None:
         self.folder = folder
-        self.experiment = experiment
+        self.study = study
         self.set_aside: list[str] = []
         """What was set aside, and why, a sentence each."""
         self.newer: dict[Path, str] = {}
         """Files that a newer directloss wrote, and a sentence that says so. They are not read, and stay."""
         self.other_versions = 0
-        """How many runs of other versions of the experiment were met. They are not read."""
+        """How many runs of other versions of the study were met. They are not read."""
 
     def path(self, config: ConfigT) -> Path:
         """Where the run of a configuration is, or will be."""
-        return self._path(self.experiment.version, encode(config))
+        return self._path(self.study.version, encode(config))
 
     def _path(self, version: int, config: dict[str, Any]) -> Path:
-        key = {"experiment": self.experiment.name, "version": version, "config": config}
+        key = {"experiment": self.study.name, "version": version, "config": config}
         name = re.sub(r"[^A-Za-z0-9]+", "-", f"{config['method']}-{config['seed']}")
         return self.folder / f"{name}-{_digest(key)[:16]}.json"
 
     def write(self, run: Run[ConfigT, ResultT]) -> None:
         """Write a run to its file."""
-        owner = {"experiment": self.experiment.name, "version": self.experiment.version}
+        owner = {"experiment": self.study.name, "version": self.study.version}
         content = {"format": FORMAT, **owner, **encode(run)}
         write_whole(self.path(run.config), json.dumps({**content, "sha256": _digest(content)}, ensure_ascii=False))
 
@@ -104,7 +104,7 @@ class Store(Generic[ConfigT, ResultT]):
         return found
 
     def _read(self, path: Path) -> Run[ConfigT, ResultT] | None:
-        """The run in a file; None if another version of the experiment made it."""
+        """The run in a file; None if another version of the study made it."""
         status = path.lstat()
         if path.suffix != ".json" or not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
             raise ValueError("it is not the result of a run")
@@ -121,11 +121,11 @@ class Store(Generic[ConfigT, ResultT]):
         if content.pop("sha256", None) != _digest(content):
             raise ValueError("its checksum is wrong")
         version, config = content["version"], content["config"]
-        if content["experiment"] != self.experiment.name or self._path(version, config) != path:
-            raise ValueError("it belongs to another experiment or configuration")
-        if version != self.experiment.version:
+        if content["experiment"] != self.study.name or self._path(version, config) != path:
+            raise ValueError("it belongs to another study or configuration")
+        if version != self.study.version:
             return None
-        parts = {"config": self.experiment.config, "result": self.experiment.result, "made": Made}
+        parts = {"config": self.study.config, "result": self.study.result, "made": Made}
         found = {}
         for name, kind in parts.items():
             try:

@@ -1,5 +1,5 @@
 """Each metric by its own loss, measured by every metric."""
 
-from .experiment import EXPERIMENT
+from .study import STUDY
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["STUDY"]

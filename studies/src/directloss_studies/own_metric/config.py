@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from ..harness import experiment as harness
+from ..harness import study as harness
 from ..harness.options import Option, Options
 from ..sweep import Curve, Setting, check_curves
 
@@ -22,7 +22,7 @@ class DataOptions(Options):
 
     data: Annotated[
         Path | None,
-        Option("Folder with the data (see docs/own-metric.md); without it quick makes its own.", metavar="DIR"),
+        Option("Folder with the data (see docs/studies/own-metric.md); without it quick makes its own.", metavar="DIR"),
     ] = None
 
 

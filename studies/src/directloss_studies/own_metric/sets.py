@@ -87,7 +87,7 @@ def find(folder: Path) -> tuple[Source, list[str]]:
     places = ", ".join(of.folder for of in SETS.values())
     if not there:
         raise TableError(
-            f"{folder} holds none of {places}. docs/own-metric.md says where to get them. Name their folder: "
+            f"{folder} holds none of {places}. docs/studies/own-metric.md says where to get them. Name their folder: "
             "--data DIR."
         )
     parts = []

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import mean
 
-from ..harness.experiment import Claim, Comparison, Figure, Record, Summary, Table
+from ..harness.study import Claim, Comparison, Figure, Record, Summary, Table
 from ..report.figures import canvas_and_axes, finish, slug
 from ..report.outcomes import Outcomes, Unit, records
 from ..report.summary import choices_table, collect, highest

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from ..harness.experiment import Claim, Figure, Record, Run, Table
-from ..methods import PLAIN_NOTE
+from ..harness.study import Claim, Figure, Record, Run, Table
+from ..methods import PLAIN, PLAIN_NOTE
 from ..sweep import Curve, Rule
 from .figures import noise_lines, slug
 from .outcomes import Outcomes, Unit, difference_records, records
@@ -56,7 +56,7 @@ class ByNoise:
         """A number of every run by every rule; with `chosen` on the curve that chooses."""
         found = Outcomes()
         for rule in self.rules:
-            for run in self.runs if chosen else with_plain(self.runs):
+            for run in self.runs if chosen or PLAIN not in self.methods else with_plain(self.runs):
                 of = run.config
                 value = rule.choose(run).value(getattr(run.result, rule.chosen_on) if chosen else curve(run.result))
                 for variant in self.of(of):

@@ -7,7 +7,7 @@ from io import StringIO
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-from ..harness.experiment import Figure
+from ..harness.study import Figure
 from ..methods import PLAIN, WARM
 from .outcomes import Outcomes
 

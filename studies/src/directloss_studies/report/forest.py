@@ -3,7 +3,7 @@
 import textwrap
 from typing import Any
 
-from ..harness.experiment import Figure
+from ..harness.study import Figure
 from .figures import canvas_and_axes, finish
 from .verdicts import Block, Verdict, counted, interval, verdict
 from .words import counts_in_words, signed

@@ -3,7 +3,7 @@
 import json
 from html import escape
 
-from ..harness.experiment import Leaderboard
+from ..harness.study import Leaderboard
 
 __all__ = ["SCRIPT", "leaderboard_html"]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..harness.experiment import Claim, Table
 from ..harness.files import visible
+from ..harness.study import Claim, Table
 from .sections import Section
 from .verdicts import RULE, Block, Verdict, blocks, counted, judge, verdict
 from .words import counts_in_words, difference, interval_in_words
@@ -21,7 +21,7 @@ def _section(section: Section) -> Iterator[str]:
     yield f"## {section.title}"
     if section.takeaway:
         yield "\n".join(f"- {_line(sentence)}" for sentence in section.takeaway)
-    yield section.experiment.about
+    yield section.study.about
     if section.summary.claims:
         yield "### What is claimed, and what we found"
     for block in blocks(section.summary.claims):

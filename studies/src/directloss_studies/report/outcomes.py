@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from statistics import fmean, mean, stdev
 from typing import NamedTuple, Self
 
-from ..harness.experiment import Comparison, Record
+from ..harness.study import Comparison, Record
 
 __all__ = ["Group", "Outcomes", "Unit", "difference_records", "records"]
 
@@ -22,7 +22,7 @@ class Unit(NamedTuple):
 
     seed: int
     class_: str | None = None
-    """None where an experiment has no classes."""
+    """None where a study has no classes."""
 
 
 class Outcomes:
@@ -93,19 +93,19 @@ class Outcomes:
         return Comparison(name, tuple(ours[unit] - theirs[unit] for unit in shared), len(seeds))
 
 
-def records(experiment: str, metric: str, outcomes: Outcomes) -> list[Record]:
+def records(study: str, metric: str, outcomes: Outcomes) -> list[Record]:
     """Mean, standard deviation and number of values of every group."""
     found = []
     for group in outcomes.groups():
         values = outcomes.values(*group)
         sd = round(stdev(values), 6) if len(values) > 1 else None
-        names = experiment, group.method, group.noise, group.variant, None
+        names = study, group.method, group.noise, group.variant, None
         found.append(Record(*names, metric, round(mean(values), 6), sd, len(values)))
     return found
 
 
 def difference_records(
-    experiment: str, outcomes: Outcomes, groups: Iterable[Group] | None = None, ours: str = "pos-AP"
+    study: str, outcomes: Outcomes, groups: Iterable[Group] | None = None, ours: str = "pos-AP"
 ) -> list[Record]:
     """The differences of ours to the other methods, where there are at least three pairs."""
     found = []
@@ -113,6 +113,6 @@ def difference_records(
         pairs = outcomes.compare(group.variant, group.noise, ours, group.method, "").differences
         if group.method != ours and len(pairs) >= 3:
             numbers = round(mean(pairs), 6), round(stdev(pairs), 6), len(pairs)
-            names = experiment, group.method, group.noise, group.variant, None
+            names = study, group.method, group.noise, group.variant, None
             found.append(Record(*names, f"{ours}_minus_this", *numbers))
     return found

@@ -1,14 +1,14 @@
 """The report as one HTML page that needs nothing else: no files, no network; a script only where a leaderboard is.
 
-At the top what to take away; then, for every experiment, figures, claims with a forest plot each, and all tables.
+At the top what to take away; then, for every study, figures, claims with a forest plot each, and all tables.
 """
 
 import re
 from collections.abc import Sequence
 from html import escape
 
-from ..harness.experiment import Figure, Table
 from ..harness.files import visible
+from ..harness.study import Figure, Table
 from .forest import forest
 from .leaderboard import SCRIPT, leaderboard_html
 from .markdown import claim_rows
@@ -72,7 +72,7 @@ def html(sections: Sequence[Section]) -> str:
     return visible(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        "<title>directloss: the paper's experiments, reproduced</title>\n"
+        "<title>directloss: the paper's studies, reproduced</title>\n"
         f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         "<h1>Direct loss minimization: the paper and what we found</h1>\n"
         f"{_in_short(sections)}"
@@ -97,7 +97,7 @@ def _section(section: Section) -> str:
     claims = "".join(_claim(block, f"{name}-claim-{k}") for k, block in enumerate(blocks(section.summary.claims), 1))
     facts = "".join(f"<li>{escape(fact)}</li>\n" for fact in section.facts)
     return (
-        f'<section id="{name}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.experiment.about)}</p>\n'
+        f'<section id="{name}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.study.about)}</p>\n'
         + "".join(map(leaderboard_html, section.summary.leaderboards))
         + (f'<div class="figures">\n{figures}</div>\n<p class="note">{BANDS}</p>\n' if figures else "")
         + (f'<h3>What is claimed, and what we found</h3>\n<p class="note">{READING}</p>\n{claims}' if claims else "")
@@ -120,7 +120,7 @@ BANDS = "Lines and bars are means over seeds. The bands around lines are one sta
 
 
 def _id(section: Section) -> str:
-    return f"{section.experiment.name}-{section.preset}"
+    return f"{section.study.name}-{section.preset}"
 
 
 def _figure(figure: Figure, section: str) -> str:

@@ -1,4 +1,4 @@
-"""The runs of a folder, experiment by experiment: what the page, the Markdown and the terminal show."""
+"""The runs of a folder, study by study: what the page, the Markdown and the terminal show."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..harness.experiment import AnyExperiment, Run, Summary
 from ..harness.files import visible
 from ..harness.options import arguments
 from ..harness.store import Store
+from ..harness.study import AnyStudy, Run, Summary
 from .takeaway import takeaway
 
 __all__ = ["Section", "gather", "records"]
@@ -17,9 +17,9 @@ __all__ = ["Section", "gather", "records"]
 
 @dataclass(frozen=True)
 class Section:
-    """The runs of one experiment and preset."""
+    """The runs of one study and preset."""
 
-    experiment: AnyExperiment
+    study: AnyStudy
     preset: str
     seeds: int
     """How many were begun."""
@@ -38,16 +38,16 @@ class Section:
         """What makes these runs: the different commands of all sources of data."""
         found = []
         for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
-            usual = self.experiment.configs(self.experiment.asked(self.preset, None, source), source)
+            usual = self.study.configs(self.study.asked(self.preset, None, source), source)
             given = None if seeds == len({config.seed for config in usual}) else seeds
-            asked = arguments(self.experiment.asked(self.preset, given, source))
-            found.append(f"directloss reproduce {self.experiment.name} {asked}")
+            asked = arguments(self.study.asked(self.preset, given, source))
+            found.append(f"directloss reproduce {self.study.name} {asked}")
         return list(dict.fromkeys(found))
 
     @property
     def title(self) -> str:
-        """The experiment and the preset."""
-        return f"{self.experiment.title}, {self.preset} preset"
+        """The study and the preset."""
+        return f"{self.study.title}, {self.preset} preset"
 
     @property
     def takeaway(self) -> list[str]:
@@ -89,12 +89,12 @@ def _sources(runs: Iterable[Run[Any, Any]]) -> list[tuple[Any, int]]:
     return list(seeds.items())
 
 
-def gather(folder: Path, experiments: Iterable[AnyExperiment]) -> list[Section]:
-    """All experiments and presets that have runs in the folder."""
+def gather(folder: Path, studies: Iterable[AnyStudy]) -> list[Section]:
+    """All studies and presets that have runs in the folder."""
     sections = []
-    for experiment in experiments:
-        for preset in experiment.presets:
-            store = Store(folder / experiment.name / preset, experiment)
+    for study in studies:
+        for preset in study.presets:
+            store = Store(folder / study.name / preset, study)
             found = store.runs()
             if found or store.set_aside or store.newer or store.other_versions:
                 try:
@@ -108,18 +108,18 @@ def gather(folder: Path, experiments: Iterable[AnyExperiment]) -> list[Section]:
 
 
 def _section(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, Any]]) -> Section:
-    experiment, sources, expected = store.experiment, _sources(found.values()), []
+    study, sources, expected = store.study, _sources(found.values()), []
     for source, begun in sources:
-        asked = experiment.asked(preset, begun, source)
-        expected += [store.path(config) for config in experiment.configs(asked, source)]
+        asked = study.asked(preset, begun, source)
+        expected += [store.path(config) for config in study.configs(asked, source)]
     runs = [found[path] for path in expected if path in found]
     seeds = max((seeds for _, seeds in sources), default=0)
     missing, left_out = len(expected) - len(runs), len(found) - len(runs) + store.other_versions
-    summary = experiment.summarise(runs)
+    summary = study.summarise(runs)
     if missing:  # by the rule nothing is concluded
         summary = replace(summary, claims=[replace(one, complete=False) for one in summary.claims])
     newer = list(store.newer.values())
-    return Section(experiment, preset, seeds, runs, missing, left_out, store.set_aside, summary, newer)
+    return Section(study, preset, seeds, runs, missing, left_out, store.set_aside, summary, newer)
 
 
 def _that_fit(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, Any]]) -> dict[Path, Run[Any, Any]]:
@@ -139,7 +139,7 @@ def _that_fit(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any,
 def records(sections: Sequence[Section]) -> str:
     """All numbers as flat JSON records, one a line."""
     flat = [
-        {key.rstrip("_"): value for key, value in record._asdict().items()}
+        {"experiment": record.study, **{key.rstrip("_"): value for key, value in list(record._asdict().items())[1:]}}
         for section in sections
         for record in section.summary.records
     ]

@@ -1,4 +1,4 @@
-"""What the summaries of several experiments share: outcomes of runs, plain cross-entropy, and their tables."""
+"""What the summaries of several studies share: outcomes of runs, plain cross-entropy, and their tables."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import mean
 from typing import Protocol, TypeVar
 
-from ..harness.experiment import Config, ConfigT, Record, ResultT, Run, Table
+from ..harness.study import Config, ConfigT, Record, ResultT, Run, Table
 from ..linear_models import LINEAR_MODELS, WEIGHT
 from ..methods import METHODS, PLAIN
 from ..sweep import Choice, CurvesT, Rule, Setting
@@ -141,10 +141,10 @@ def told_apart(found: Mapping[tuple[str, str], list[Run[ConfigT, ResultT]]]) -> 
     }
 
 
-def records_by_class(experiment: str, classes: Mapping[str, str], pairs: Outcomes) -> list[Record]:
+def records_by_class(study: str, classes: Mapping[str, str], pairs: Outcomes) -> list[Record]:
     """Of every class, under its name in words, and the differences of pos-AP to every other method."""
     found = []
     for name, words in classes.items():
-        of_this = records(experiment, "test_ap", pairs.of_class(name))
+        of_this = records(study, "test_ap", pairs.of_class(name))
         found += [record._replace(class_=words) for record in of_this]
-    return found + difference_records(experiment, pairs)
+    return found + difference_records(study, pairs)

@@ -1,8 +1,8 @@
-"""What to take away from the runs of an experiment, in at most three sentences, all of it computed."""
+"""What to take away from the runs of a study, in at most three sentences, all of it computed."""
 
 from collections.abc import Sequence
 
-from ..harness.experiment import Claim
+from ..harness.study import Claim
 from .outcomes import Outcomes
 from .verdicts import Block, Verdict, blocks, counted, interval, judge
 from .words import difference, interval_in_words

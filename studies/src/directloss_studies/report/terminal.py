@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from ..harness.experiment import Summary, Table
+from ..harness.study import Summary, Table
 from .sections import Section
 from .verdicts import Block, Verdict, blocks, counted
 from .words import counts_in_words

@@ -7,7 +7,7 @@ from functools import cache
 from math import cos, pi, sin, sqrt, tan
 from typing import NamedTuple
 
-from ..harness.experiment import Claim, Comparison
+from ..harness.study import Claim, Comparison
 
 __all__ = ["RULE", "Block", "Interval", "Verdict", "blocks", "counted", "interval", "judge", "t_quantile", "verdict"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from statistics import mean, stdev
 
-from ..harness.experiment import Comparison
+from ..harness.study import Comparison
 from .verdicts import Verdict, interval
 
 __all__ = ["cell", "counts_in_words", "difference", "interval_in_words", "percent", "signed"]

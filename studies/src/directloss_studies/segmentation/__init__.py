@@ -1,5 +1,5 @@
 """Segmentation: direct loss on IoU beside cross-entropy, Dice and the Lovász hinge."""
 
-from .experiment import EXPERIMENT
+from .study import STUDY
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["STUDY"]

@@ -1,10 +1,10 @@
-"""What a person can ask of the segmentation experiment, its configurations and its result."""
+"""What a person can ask of the segmentation study, its configurations and its result."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from ..harness import experiment as harness
+from ..harness import study as harness
 from ..harness.options import Option, Options
 from ..harness.typed import JsonName
 from ..report.words import percent
@@ -20,7 +20,7 @@ DAMAGES = {"pixels": "wrong pixels", "borders": "moved borders"}
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentationOptions(Options):
-    """What the segmentation experiment takes."""
+    """What the segmentation study takes."""
 
     data: Annotated[str, Option(f"What is segmented, one of: {', '.join(DATA)}.")] = "shapes"
     root: Annotated[Path | None, Option("Folder of the VOC2012 devkit; voc2012 needs it.", metavar="DEVKIT")] = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from torch import Tensor
 
-from ..harness.experiment import Figure
+from ..harness.study import Figure
 from ..report.figures import canvas_and_axes, finish
 from .config import Shown
 

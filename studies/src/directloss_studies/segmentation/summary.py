@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import product
 
-from ..harness.experiment import Claim, Comparison, Figure, Summary
+from ..harness.study import Claim, Comparison, Figure, Summary
 from ..methods import PLAIN
 from ..report.by_noise import ByNoise
 from ..report.figures import slug

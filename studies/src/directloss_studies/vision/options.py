@@ -1,4 +1,4 @@
-"""Options of experiments on VOC2012 with a backbone: where the devkit and the weights are."""
+"""Options of studies on VOC2012 with a backbone: where the devkit and the weights are."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ __all__ = ["VisionOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class VisionOptions(Options):
-    """What experiments on VOC2012 take."""
+    """What studies on VOC2012 take."""
 
     root: Annotated[Path | None, Option("Folder of the VOC2012 devkit; needed.", metavar="DEVKIT")] = None
     weights: Annotated[
@@ -36,5 +36,5 @@ class VisionOptions(Options):
     def devkit(self) -> Path:
         """The folder of the devkit; an error if none was given."""
         if self.root is None:
-            raise ValueError("The experiment needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.")
+            raise ValueError("The study needs data: add --root DIR. `directloss data voc2012 --root DIR` gets it.")
         return self.root

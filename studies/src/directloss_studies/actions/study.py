@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ..data.label_noise import flip_labels
 from ..data.voc import ACTIONS, read_actions
-from ..harness.experiment import Experiment
 from ..harness.progress import Progress, Steps, no_progress, no_steps
+from ..harness.study import Study
 from ..linear_models import LINEAR_MODELS, SHARES, fit
 from ..methods import WARM
 from ..networks import Classifiers
@@ -21,7 +21,7 @@ from .fine_tuning import tune
 from .own_features import cache_own_features
 from .summary import COSTLY, PAPER, summarise
 
-__all__ = ["EXPERIMENT", "configs", "prepare", "run"]
+__all__ = ["STUDY", "configs", "prepare", "run"]
 
 STRENGTHS: dict[str, tuple[float, ...]] = {
     "pos-AP": (0.1, 1.0, 10.0, 100.0),
@@ -122,7 +122,7 @@ def _of_today(options: ActionsOptions, source: Source | None) -> list[Config]:
     actions, levels = (tuple(ACTIONS), LEVELS) if paper else (("ridinghorse",), (0.0, 0.2))
     return [
         Config(method, seed, noise, action, head, source, None, 300, _settings(method))
-        for head, methods in (STAGES if paper else STAGES[:1])
+        for head, methods in (STAGES if paper else STAGES[:3])
         for seed in range(options.seeds or (5 if paper else 3))
         for action in actions
         for noise in levels
@@ -228,7 +228,7 @@ def _components(features: str, train: tuple[int, ...]) -> Tensor:
     return found / (values.sum() / found[list(train)].numel()).sqrt()  # one scale for all coordinates
 
 
-EXPERIMENT = Experiment(
+STUDY = Study(
     name="actions",
     title="VOC2012 action classification (Table 1)",
     about=(

@@ -1,4 +1,4 @@
-"""The experiments: data as the paper says, grids of one size, choices and verdicts as their rules say."""
+"""The studies: data as the paper says, grids of one size, choices and verdicts as their rules say."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from directloss_studies.data.synthetic import ranked_by_teacher, separable, two_
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.methods import METHODS, WARM, smooth_ap
 from directloss_studies.networks import Networks
-from directloss_studies.registry import EXPERIMENTS
+from directloss_studies.registry import STUDIES
 from directloss_studies.sweep import Curves, Setting, choose, grid, sweep
 
 
@@ -100,53 +100,53 @@ def test_smooth_ap_of_many_networks_is_that_of_each_with_its_gradient(positives)
 
 
 OWN_DATA = [
-    experiment for experiment in EXPERIMENTS.values() if experiment.prepare is None and experiment.name != "paths"
+    study for study in STUDIES.values() if study.prepare is None and study.name != "paths"
 ]  # of average precision
 
 
-@pytest.mark.parametrize("experiment", OWN_DATA, ids=lambda experiment: experiment.name)
-class TestExperiment:
-    def test_every_method_has_as_many_settings(self, experiment):
-        for preset in experiment.presets:
-            configs = experiment.configs(experiment.options(preset=preset), None)
+@pytest.mark.parametrize("study", OWN_DATA, ids=lambda study: study.name)
+class TestStudy:
+    def test_every_method_has_as_many_settings(self, study):
+        for preset in study.presets:
+            configs = study.configs(study.options(preset=preset), None)
             assert len({len(set(config.settings)) for config in configs}) == 1, preset
             assert len(set(configs)) == len(configs)
             assert len({config.label for config in configs}) == len(configs)
-        seeds = {config.seed for config in experiment.configs(experiment.options(preset="paper"), None)}
-        assert len(seeds) >= (10 if experiment.name == "synthetic" else 5)
+        seeds = {config.seed for config in study.configs(study.options(preset="paper"), None)}
+        assert len(seeds) >= (10 if study.name == "synthetic" else 5)
 
-    def test_quick_preset_thins_settings_and_not_seeds(self, experiment):
-        quick, paper = (experiment.configs(experiment.options(preset=of), None) for of in ("quick", "paper"))
-        if experiment.name in ("synthetic", "label-noise"):  # what ./dev run shows
+    def test_quick_preset_thins_settings_and_not_seeds(self, study):
+        quick, paper = (study.configs(study.options(preset=of), None) for of in ("quick", "paper"))
+        if study.name in ("synthetic", "label-noise"):  # what ./dev run shows
             assert len({config.seed for config in quick}) == 10
         tried = {config.method: set(config.settings) for config in paper}
         for config in quick:
-            if experiment.name != "separable" and METHODS[config.method].strength:
+            if study.name != "separable" and METHODS[config.method].strength:
                 assert set(config.settings) < tried[config.method]
 
-    def test_run_repeats_itself_and_leaves_the_random_state_alone(self, experiment):
-        configs = experiment.configs(experiment.options(seeds=1), None)
+    def test_run_repeats_itself_and_leaves_the_random_state_alone(self, study):
+        configs = study.configs(study.options(seeds=1), None)
         config = dataclasses.replace(configs[0], samples=100, iterations=25)
         state = torch.random.get_rng_state()
         told = []
-        result = experiment.run(config, told.append)
+        result = study.run(config, told.append)
         assert told[-1] == 1.0
-        assert experiment.run(config, lambda share: None) == result
+        assert study.run(config, lambda share: None) == result
         assert (torch.random.get_rng_state() == state).all()
         assert result.iterations == tuple(range(26))
         for curve in (result.train, result.test):
             assert len(curve) == 26
             assert all(len(row) == len(config.settings) for row in curve)
             assert all(0 <= value <= 1 for row in curve for value in row)
-        assert decode(experiment.result, encode(result)) == result
-        assert decode(experiment.config, encode(config)) == config
+        assert decode(study.result, encode(result)) == result
+        assert decode(study.config, encode(config)) == config
 
-    def test_methods_learn_what_they_are_meant_to(self, experiment):
-        configs = experiment.configs(experiment.options(seeds=1), None)
+    def test_methods_learn_what_they_are_meant_to(self, study):
+        configs = study.configs(study.options(seeds=1), None)
         (config,) = [c for c in configs if c.method == "pos-AP" and getattr(c, "batch", None) is None
                      and getattr(c, "noise", 0) == 0
                      and getattr(c, "model", "linear") == "linear"]  # fmt: skip
-        result = experiment.run(dataclasses.replace(config, iterations=100), lambda share: None)
+        result = study.run(dataclasses.replace(config, iterations=100), lambda share: None)
         reached = choose(result.train).value(result.test)
         assert reached > 0.75
         assert reached > max(result.test[0]) + 0.2

@@ -1,4 +1,4 @@
-"""What an experiment is: typed options, typed configurations, a function that runs one, and a summary of all runs."""
+"""What a study is: typed options, typed configurations, a function that runs one, and a summary of all runs."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields
@@ -11,24 +11,24 @@ from .options import Options, options_of
 from .progress import Progress, Steps
 
 __all__ = [
-    "AnyExperiment",
+    "AnyStudy",
     "Claim",
     "Comparison",
     "Config",
-    "Experiment",
     "Export",
     "Figure",
     "Leaderboard",
     "Made",
     "Record",
     "Run",
+    "Study",
     "Summary",
     "Table",
 ]
 
 
 class Config(Protocol):
-    """What all configurations have. Each experiment has a frozen dataclass of its own, with plain values."""
+    """What all configurations have. Each study has a frozen dataclass of its own, with plain values."""
 
     @property
     def method(self) -> str:
@@ -87,7 +87,7 @@ class Run(Generic[ConfigT, ResultT]):
 class Record(NamedTuple):
     """One number of a summary, in flat form."""
 
-    experiment: str
+    study: str
     method: str
     noise: float
     variant: str
@@ -121,7 +121,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """What somebody says of one variant of an experiment, and the comparisons that test it."""
+    """What somebody says of one variant of a study, and the comparisons that test it."""
 
     says: str
     variant: str
@@ -170,7 +170,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the report shows of an experiment."""
+    """What the report shows of a study."""
 
     records: Sequence[Record] = ()
     claims: Sequence[Claim] = ()
@@ -195,8 +195,8 @@ class Export(Generic[ConfigT, ResultT]):
 
 
 @dataclass(frozen=True)
-class Experiment(Generic[OptionsT, SourceT, ConfigT, ResultT]):
-    """An experiment of the paper, or one beside it."""
+class Study(Generic[OptionsT, SourceT, ConfigT, ResultT]):
+    """A study of the paper, or one beside it."""
 
     name: str
     title: str
@@ -206,7 +206,7 @@ class Experiment(Generic[OptionsT, SourceT, ConfigT, ResultT]):
     The version stands for the rest: code, and the constants of the modules. Raise it when the same configuration would
     give other numbers."""
     configs: Callable[[OptionsT, SourceT | None], Sequence[ConfigT]]
-    """The configurations of the options on a source. Without a source they can be counted, and if the experiment makes
+    """The configurations of the options on a source. Without a source they can be counted, and if the study makes
     its own data, also run. The options are a subclass of `Options`."""
     run: Callable[[ConfigT, Progress], ResultT]
     """Run one configuration, a frozen dataclass of plain values; a pure function of it. The result is a dataclass of
@@ -214,7 +214,7 @@ class Experiment(Generic[OptionsT, SourceT, ConfigT, ResultT]):
     summarise: Callable[[Sequence[Run[ConfigT, ResultT]]], Summary]
     prepare: Callable[[OptionsT, int, Steps], tuple[SourceT, list[str]]] | None = None
     """Read data and compute what is costly, once for all runs, in so many processes (0: as many as cores). Returns the
-    source, a frozen dataclass of plain values, and notes for the person who runs it. None if an experiment makes its
+    source, a frozen dataclass of plain values, and notes for the person who runs it. None if a study makes its
     own data."""
     export: Export[ConfigT, ResultT] | None = None
     presets: Sequence[str] = ("quick", "paper")
@@ -241,4 +241,4 @@ class Experiment(Generic[OptionsT, SourceT, ConfigT, ResultT]):
         return self.options(preset=preset, seeds=seeds, **given)
 
 
-AnyExperiment = Experiment[Any, Any, Any, Any]
+AnyStudy = Study[Any, Any, Any, Any]

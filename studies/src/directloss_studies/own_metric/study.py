@@ -12,8 +12,8 @@ from torch import Tensor
 
 from directloss import NDCG, ROCAUC, AveragePrecision, FMeasure, PartialAUC, PrecisionAtK, Task
 
-from ..harness.experiment import Experiment
 from ..harness.progress import Progress, Steps, no_progress, no_steps
+from ..harness.study import Study
 from ..networks import Heads
 from ..sweep import Setting
 from ..trainers import train
@@ -25,7 +25,7 @@ from .objectives import DIRECT, OTHERS, Objective, direct
 from .sets import MADE, SETS, Set, find, split
 from .summary import BOOSTED, summarise
 
-__all__ = ["EXPERIMENT", "configs", "prepare", "run"]
+__all__ = ["STUDY", "configs", "prepare", "run"]
 
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
 STRENGTHS: dict[str, tuple[float, ...]] = {
@@ -50,7 +50,9 @@ def prepare(options: DataOptions, jobs: int = 0, steps: Steps = no_steps) -> tup
     """Read the data into the cache. The quick preset makes its own if it gets none."""
     if options.data is None:
         if options.preset != "quick":
-            raise ValueError("Name the folder with the data: --data DIR. docs/own-metric.md says what it holds.")
+            raise ValueError(
+                "Name the folder with the data: --data DIR. docs/studies/own-metric.md says what it holds."
+            )
         return Source(tuple(Part(name, "") for name in MADE)), []
     source, notes = find(options.data)
     if options.preset == "paper" and not is_installed():
@@ -156,7 +158,7 @@ def _train(
     )  # fmt: skip
 
 
-EXPERIMENT = Experiment[DataOptions, Source, Config, Result](
+STUDY = Study[DataOptions, Source, Config, Result](
     name="own-metric",
     title="Each metric by its own loss",
     about=(

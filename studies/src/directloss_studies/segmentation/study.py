@@ -13,8 +13,8 @@ from ..data.label_noise import flip_labels
 from ..data.shapes import move_masks, textured_shapes
 from ..data.voc import Segmented, read_segmented
 from ..harness.cache import Cache, key_of
-from ..harness.experiment import Experiment
 from ..harness.progress import Progress, Steps, no_progress, no_steps
+from ..harness.study import Study
 from ..sweep import Setting, choose
 from ..vision.images import read_image, read_palette
 from .config import DAMAGES, DATA, Config, Result, SegmentationOptions, Source
@@ -23,7 +23,7 @@ from .pictures import shown
 from .summary import summarise
 from .training import Measured, Part, scored, train
 
-__all__ = ["EXPERIMENT", "configs", "prepare", "run", "sets_of"]
+__all__ = ["STUDY", "configs", "prepare", "run", "sets_of"]
 
 CACHE = Cache("directloss reproduce segmentation --data voc2012 --root DIR")
 VERSION = 1  # see `key_of`
@@ -161,7 +161,7 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
     )
 
 
-EXPERIMENT = Experiment[SegmentationOptions, Source | None, Config, Result](
+STUDY = Study[SegmentationOptions, Source | None, Config, Result](
     name="segmentation",
     title="Segmentation: losses on IoU",
     about=(

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..data.tables import ADBENCH, PROTEIN
-from ..harness.experiment import Experiment
 from ..harness.progress import Progress, Steps, no_progress, no_steps
+from ..harness.study import Study
 from ..sweep import Curve, Setting, average_precisions
 from .boosting import TREES, boost, installed
 from .config import (
@@ -36,7 +36,7 @@ from .sets import LEARN, Boundary, find, name_of, noisy, split
 from .summary import summarise
 from .training import Rows, train
 
-__all__ = ["EXPERIMENT", "configs", "prepare", "run"]
+__all__ = ["STUDY", "configs", "prepare", "run"]
 
 STEPS, BATCH, RATE = 100, 512, 0.005
 """Of the shortest training."""
@@ -205,7 +205,7 @@ def _official(scores: Tensor, rows: Rows) -> dict[str, tuple[float, ...]]:
     return {name: tuple(round(value, 6) for value in each) for name, each in zip(OFFICIAL, means, strict=True)}
 
 
-EXPERIMENT = Experiment[TableOptions, Source, Config, Result](
+STUDY = Study[TableOptions, Source, Config, Result](
     name="tables",
     title="Does it help me? Real tables with wrong labels",
     about=(

@@ -18,8 +18,8 @@ from directloss.training import with_positives
 from ..data.label_noise import flip_labels
 from ..data.voc import CLASSES, Scene, read_scenes
 from ..harness.cache import key_of
-from ..harness.experiment import Experiment, Export
 from ..harness.progress import Progress, Steps, no_progress, no_steps
+from ..harness.study import Export, Study
 from ..linear_models import LINEAR_MODELS, SHARES, fit
 from ..networks import Classifiers, Networks, Scaling
 from ..sweep import combinations, first_biases, losses
@@ -38,7 +38,7 @@ from .mining import first_classifier, hardest
 from .pictures import Picture, picture
 from .summary import summarise
 
-__all__ = ["EXPERIMENT", "configs", "prepare", "run"]
+__all__ = ["STUDY", "configs", "prepare", "run"]
 
 GRIDS: dict[str, tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]] = {
     "x-ent": ((1.0,), (0.001, 0.01, 0.1, 1.0), (0.0, 0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0)),
@@ -407,7 +407,7 @@ def export(runs: Sequence[Run], folder: Path) -> list[Path]:
     return written
 
 
-EXPERIMENT = Experiment(
+STUDY = Study(
     name="detection",
     title="VOC2012 object detection (Table 2)",
     about=(
