@@ -23,8 +23,8 @@ from .harness.progress import Progress, no_progress
 from .harness.study import Claim, Record, Study, Summary, Table
 from .networks import Networks
 from .report.outcomes import Outcomes, records
-from .report.summary import choices_table, collect, highest
-from .report.words import cell, difference, interval_in_words
+from .report.summary import choices_table, collect, methods_table, of_group
+from .report.words import difference, interval_in_words
 from .sweep import Choice, Curve, Setting, check_curves, checkpoints, choose
 from .trainers import passes, train
 
@@ -253,13 +253,10 @@ def _regret(run: Run) -> float:
 
 
 def _table(test: Outcomes, degrees: Sequence[int], noise: float) -> Table:
-    columns = [[test.values(_variant(degree), noise, method) for method in METHODS] for degree in degrees]
-    rows = [
-        [WORDS.get(method, method), *(cell(column[row]) for column in columns)] for row, method in enumerate(METHODS)
-    ]
-    lowest = highest([[[-value for value in values] for values in column] for column in columns])
+    columns = {_variant(degree): of_group(test, _variant(degree), noise) for degree in degrees}
     note = "Normalised regret on test instances, mean ± standard deviation over seeds; lower is better."
-    return Table(f"Regret by degree, noise {noise:g}", ["method", *map(_variant, degrees)], rows, note, lowest)
+    title = f"Regret by degree, noise {noise:g}"
+    return methods_table(title, columns, METHODS, note, low_is_good=True, words=WORDS)
 
 
 def _differences(test: Outcomes, degrees: Sequence[int], noise: float) -> Table:

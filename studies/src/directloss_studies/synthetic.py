@@ -16,9 +16,8 @@ from .methods import PLAIN, PLAIN_NOTE
 from .networks import Networks
 from .report.figures import bars, lines, series, slug
 from .report.outcomes import Outcomes, Unit, difference_records, records
-from .report.summary import choices_table, collect, highest, with_plain
+from .report.summary import choices_table, collect, methods_table, of_group, with_plain
 from .report.takeaway import headline
-from .report.words import cell
 from .sweep import Choice, Curves, Setting, choose, grid, sweep
 
 __all__ = ["STUDY", "Config", "Result", "configs", "run", "summarise"]
@@ -189,9 +188,7 @@ def _by_iteration(runs: Iterable[Run]) -> dict[int, Outcomes]:
 
 
 def _table(title: str, outcomes: Outcomes, methods: Sequence[str], variants: Sequence[Variant], note: str) -> Table:
-    columns = [[outcomes.values(variant.name, 0.0, method) for method in methods] for variant in variants]
-    rows = [[method, *(cell(column[row]) for column in columns)] for row, method in enumerate(methods)]
-    return Table(title, ["method", *(variant.name for variant in variants)], rows, note, highest(columns))
+    return methods_table(title, {of.name: of_group(outcomes, of.name) for of in variants}, methods, note)
 
 
 def _figures(on_the_way: Mapping[int, Outcomes], dead: Outcomes, variants: Sequence[Variant]) -> list[Figure]:

@@ -6,7 +6,7 @@ from statistics import mean
 from ..harness.study import Claim, Comparison, Figure, Record, Summary, Table
 from ..report.figures import canvas_and_axes, finish, slug
 from ..report.outcomes import Outcomes, Unit, records
-from ..report.summary import choices_table, collect, highest
+from ..report.summary import choices_table, collect, methods_table, of_group
 from ..report.words import cell
 from ..sweep import choose
 from .config import AT_ZERO, METRICS, Config, Run
@@ -78,28 +78,16 @@ def _differences(metric: str, outcomes: Outcomes) -> list[Record]:
 
 
 def _table(title: str, found: dict[str, Outcomes], name: str, spread: bool = True) -> Table:
-    methods = [method for method in ROWS if found[METRICS[0]].values(name, 0.0, method)]
-    columns = [[found[metric].values(name, 0.0, method) for method in methods] for metric in METRICS]
-
-    def shown(values: list[float]) -> str:
-        return cell(values) if spread else f"{mean(values):.3f}"
-
-    rows = [[method, *(shown(column[row]) for column in columns)] for row, method in enumerate(methods)]
+    columns = {metric: of_group(found[metric], name) for metric in METRICS}
     note = "Mean ± standard deviation over splits. Chosen on validation data by the metric of the column."
-    return Table(title, ["trained on", *METRICS], rows, note if spread else "", highest(columns))
+    shown = cell if spread else lambda values: f"{mean(values):.3f}"
+    return methods_table(title, columns, ROWS, note if spread else "", corner="trained on", shown=shown)
 
 
 def _table_at_zero(found: dict[str, Outcomes], names: Sequence[str]) -> Table:
-    methods = (DIRECT["F1"], "BCE")
-    columns = [[found[AT_ZERO].values(name, 0.0, method) for method in methods] for name in names]
-    rows = [[method, *(cell(column[row]) for column in columns)] for row, method in enumerate(methods)]
-    return Table(
-        "F1 of the items whose score is at least 0, no threshold tuned",
-        ["trained on", *names],
-        rows,
-        "",
-        highest(columns),
-    )
+    title = "F1 of the items whose score is at least 0, no threshold tuned"
+    columns = {name: of_group(found[AT_ZERO], name) for name in names}
+    return methods_table(title, columns, (DIRECT["F1"], "BCE"), corner="trained on")
 
 
 def _choices(runs: Sequence[Run], name: str) -> Table:

@@ -16,8 +16,9 @@ from .words import cell, percent
 __all__ = [
     "choices_table",
     "collect",
-    "highest",
+    "methods_table",
     "noise_table",
+    "of_group",
     "records_by_class",
     "restricted",
     "told_apart",
@@ -66,23 +67,45 @@ def with_plain(runs: Sequence[Run[SweptT, CurvesT]]) -> list[Run[SweptT, CurvesT
     return [*runs, *(replace(run, config=replace(run.config, method=PLAIN)) for run in plain)]  # pyright: ignore
 
 
-def highest(columns: Sequence[Sequence[Collection[float]]]) -> set[tuple[int, int]]:
-    """Row and column, in a table with one column of names, of the highest mean of every column of two or more."""
-    found = set()
-    for number, column in enumerate(columns, 1):
-        means = {row: mean(values) for row, values in enumerate(column) if values}
+def methods_table(
+    title: str,
+    columns: Mapping[str, Callable[[str], Collection[float]]],
+    methods: Iterable[str],
+    note: str = "",
+    *,
+    corner: str = "method",
+    shown: Callable[[Collection[float]], str] = cell,
+    low_is_good: bool = False,
+    words: Mapping[str, str] | None = None,
+) -> Table:
+    """Methods down; a column gives the values of a method. The best mean of a column is marked.
+
+    A method without values has no row. `words` has names to show in place of methods'.
+    """
+    there = [method for method in methods if any(values(method) for values in columns.values())]
+    names = words or {}
+    rows = []
+    for method in there:
+        cells = [shown(some) if (some := values(method)) else "–" for values in columns.values()]
+        rows.append([names.get(method, method), *cells])
+    best = set()
+    for number, values in enumerate(columns.values(), 1):
+        means = {row: mean(some) for row, method in enumerate(there) if (some := values(method))}
         if len(means) > 1:
-            found |= {(row, number) for row, value in means.items() if value == max(means.values())}
-    return found
+            extreme = (min if low_is_good else max)(means.values())
+            best |= {(row, number) for row, value in means.items() if value == extreme}
+    return Table(title, [corner, *columns], rows, note, best)
+
+
+def of_group(outcomes: Outcomes, variant: str, noise: float = 0.0) -> Callable[[str], list[float]]:
+    """A column for `methods_table`: the values of a method, of one variant and noise."""
+    return lambda method: outcomes.values(variant, noise, method)
 
 
 def noise_table(title: str, outcomes: Outcomes, variant: str, methods: Iterable[str], note: str = "") -> Table:
-    """Methods down, noise across. A method without runs has no row."""
-    levels = outcomes.levels(variant)
-    there = [method for method in methods if any(outcomes.values(variant, noise, method) for noise in levels)]
-    columns = [[outcomes.values(variant, noise, method) for method in there] for noise in levels]
-    rows = [[method, *(cell(column[row]) for column in columns)] for row, method in enumerate(there)]
-    return Table(title, ["method", *map(percent, levels)], rows, note, highest(columns))
+    """Methods down, noise across."""
+    columns = {percent(noise): of_group(outcomes, variant, noise) for noise in outcomes.levels(variant)}
+    return methods_table(title, columns, methods, note)
 
 
 def choices_table(

@@ -1,13 +1,14 @@
 """What the study shows: mean AP and mean rank by noise, wins and worst tables, and a leaderboard to sort and filter."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
 from ..harness.study import Claim, Comparison, Figure, Leaderboard, Record, Summary, Table
 from ..report.figures import slug
 from ..report.outcomes import Outcomes, Unit, records
-from ..report.summary import highest
+from ..report.summary import methods_table, of_group
 from ..report.words import percent, signed
 from ..sweep import choose
 from .boosting import TREES
@@ -197,23 +198,22 @@ def _pairs(variants: Sequence[Variant]) -> list[tuple[str, str]]:
 
 def _table_by_noise(protocol: str, length: str, variants: Sequence[Variant], means: Mapping[Variant, Means]) -> Table:
     """Methods down; kinds of noise and their rates across."""
-    columns = [
-        (Noise(of.kind, noise), methods)
+    found = {
+        _words(Noise(of.kind, noise)): methods
         for of in variants
         if (of.protocol, of.length) == (protocol, length)
         for noise, methods in means[of].items()
         if methods
-    ]
-    there = [method for method in (*METHODS, *TREES) if any(method in methods for _, methods in columns)]
-    rows = []
-    for method in there:
-        cells = [f"{fmean(methods[method].values()):.3f}" if method in methods else "–" for _, methods in columns]
-        rows.append([method, *cells])
-    values = [[list(methods.get(method, {}).values()) for method in there] for _, methods in columns]
-    number = {len(next(iter(methods.values()))) for _, methods in columns}
+    }
+    number = {len(next(iter(methods.values()))) for methods in found.values()}
     note = f"{EXPLAINED} Tables: {' or '.join(map(str, sorted(number)))}." if number else EXPLAINED
-    header = ["method", *(_words(noise) for noise, _ in columns)]
-    return Table(f"Test AP by noise, {protocol}, {_of(length)}", header, rows, note, highest(values))
+    return _over_columns(f"Test AP by noise, {protocol}, {_of(length)}", found, note)
+
+
+def _over_columns(title: str, found: Mapping[str, Mapping[str, Mapping[str, float]]], note: str) -> Table:
+    """Means over tables of all methods: `found` has columns, methods and tables."""
+    columns = {name: lambda method, of=methods: list(of.get(method, {}).values()) for name, methods in found.items()}
+    return methods_table(title, columns, (*METHODS, *TREES), note, shown=lambda values: f"{fmean(values):.3f}")
 
 
 def _words(noise: Noise) -> str:
@@ -229,15 +229,9 @@ def _of(length: str) -> str:
 def _table_by_length(of: Variant, means: Mapping[Variant, Means]) -> Table:
     """Methods down, lengths across, at the highest noise."""
     noise = max(means[of], default=0.0)
-    columns = [means.get(of._replace(length=length), {}).get(noise, {}) for length in (*ENDS, EARLY)]
-    there = [method for method in (*METHODS, *TREES) if any(method in column for column in columns)]
-    values = [[list(column.get(method, {}).values()) for method in there] for column in columns]
-    rows = [
-        [method, *(f"{fmean(column[method].values()):.3f}" if method in column else "–" for column in columns)]
-        for method in there
-    ]
+    found = {length: means.get(of._replace(length=length), {}).get(noise, {}) for length in (*ENDS, EARLY)}
     title = f"Test AP by training length, {of.protocol}, {_words(Noise(of.kind, noise))}"
-    return Table(title, ["method", *ENDS, EARLY], rows, EXPLAINED, highest(values))
+    return _over_columns(title, found, EXPLAINED)
 
 
 def _table_against(test: Outcomes, of: Variant, noise: float, ranks: Ranks | None) -> Table:
@@ -302,18 +296,12 @@ def _official_tables(official: Mapping[tuple[str, float], Mapping[str, Outcomes]
 
 
 def _seconds_table(seconds: Outcomes) -> list[Table]:
-    names = list(dict.fromkeys(group.variant for group in seconds.groups()))
-    there = [m for m in (*METHODS, *TREES) if any(seconds.values(name, 0.0, m) for name in names)]
-    if not there:
-        return []
-
-    def cell(name: str, method: str) -> str:
-        values = seconds.values(name, 0.0, method)
-        return f"{fmean(values):.2f}" if values else "–"
-
-    rows = [[method, *(cell(name, method) for name in names)] for method in there]
+    columns = {name: of_group(seconds, name) for name in dict.fromkeys(group.variant for group in seconds.groups())}
     note = "Processor seconds of one training to the greatest length, mean over runs. Networks train side by side."
-    return [Table("Time of a training", ["method", *names], rows, note)]
+    table = methods_table(
+        "Time of a training", columns, (*METHODS, *TREES), note, shown=lambda values: f"{fmean(values):.2f}"
+    )
+    return [replace(table, best=())] if table.rows else []
 
 
 def _claims(test: Outcomes, shown: Sequence[Variant]) -> list[Claim]:
