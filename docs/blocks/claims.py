@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 
+from directloss_studies.linear_models import LINEAR_MODELS
+
 from .actions import LINEAR, RULES, TODAY
 from .detection import ALL, ALL_IMAGES, CHOICES
 from .numbers import PLAIN, as_table, block, mean_cell
 from .synthetic import STARTS, TO_THE_END
 from .verdicts import WITHSTANDS, verdict_of
+
+ONE_SEED = "one seed, so not judged"
 
 
 def _several(name: str, variant: str, methods: Sequence[str], noise: float = 0.0) -> str:
@@ -18,9 +22,8 @@ def claims() -> str:
     """What the paper claims, an example of our numbers, and the verdict."""
     noise = TO_THE_END.format("standardised", "noisy validation")
     actions, detection = f"{LINEAR}: {RULES[0]}", f"{ALL_IMAGES}: {CHOICES[0]}"
-    all_actions, all_images = ("actions", TODAY), ALL
-    three = ("pos-AP", "hinge-AP", "x-ent")
-    collapse = "With 20 % flipped labels hinge-AP collapses: less than a tenth of its AP on clean labels is left"
+    all_actions = ("actions", TODAY)
+    heads = ("pos-AP", "hinge-AP", "x-ent", LINEAR_MODELS[0])
     damaged = "With a tenth or more of the samples damaged, the negative update does worse than the positive one"
     rows = [
         [
@@ -55,19 +58,19 @@ def claims() -> str:
         ],
         [
             "VOC2012 detection: pos-AP beats hinge-AP, and both beat x-ent (Table 2)",
-            _several(ALL, detection, three),
-            verdict_of(all_images, "On clean labels pos-AP is ahead of hinge-AP, and both of x-ent"),
+            _several(ALL, detection, heads),
+            ONE_SEED,
         ],
         [
             "… with flipped labels, pos-AP beats hinge-AP",
-            f"20 % flipped: {_several(ALL, detection, three[:2], 0.2)}",
-            verdict_of(all_images, "With 20 % flipped labels pos-AP is ahead of hinge-AP"),
+            f"20 % flipped: {_several(ALL, detection, heads, 0.2)}",
+            ONE_SEED,
         ],
         [
             "… with flipped labels, hinge-AP collapses",
             f"hinge-AP, clean {mean_cell(ALL, detection, 'hinge-AP')}, "
             f"20 % flipped {mean_cell(ALL, detection, 'hinge-AP', 0.2)}",
-            verdict_of(all_images, collapse),
+            ONE_SEED,
         ],
         [
             "Nearly separable data: neg-AP beats pos-AP on clean labels (Hazan et al., 2010)",
@@ -87,4 +90,4 @@ def claims() -> str:
 def claims_in_short() -> str:
     """The paper's main claims."""
     lines = claims().splitlines()
-    return "\n".join([*lines[:4], *lines[5:9]])
+    return "\n".join([*lines[:4], *lines[5:10]])

@@ -5,7 +5,7 @@ number of epochs, of which the first tenth of the steps is cross-entropy. The le
 AP on the validation labels. What counts is AP on clean test labels, and the CPU time of a training on one thread.
 Then one epoch of batches of 32 on clean labels, many of which have no positive.
 
-    python -m studies.benchmarks.score_memory --data ../shared/data/tabular    # or goes on
+    python -m studies.benchmarks.score_memory --data DIR    # or goes on
 """
 
 import argparse
@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 
 import torch
+from directloss_studies.data.label_noise import flip_labels
 from torch import Tensor, nn
 
 from directloss import AveragePrecision, AveragePrecisionLoss, PositiveDirect, ScoreMemory, metric
 from directloss.training import WarmUp, accumulate
-from studies.benchmarks.tables import DATA, Part, Runs, flip, load, split
+from studies.benchmarks.tables import Part, Runs, load, split
 
 RESULTS = Path(__file__).parent.parent / "results" / "score_memory.json"
 NAMES = ("cover", "celeba")
@@ -82,7 +83,7 @@ def measured(network: nn.Module, part: Part) -> float:
 def main() -> None:
     """Make the runs that are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the tables")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the tables")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="splits and starts of every table and noise")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -109,7 +110,7 @@ def main() -> None:
         generator = torch.Generator().manual_seed(key["seed"])
         training, validation, test = split(tables[key["table"]], None, SHARES, generator)
         training, validation = (
-            Part(part.x, flip(part.target, key["noise"], generator)) for part in (training, validation)
+            Part(part.x, flip_labels(part.target, key["noise"], generator)) for part in (training, validation)
         )
         method, size = SMALL_METHODS.get(key["method"]), (BATCH, EPOCHS)
         if method:

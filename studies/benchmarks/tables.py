@@ -1,4 +1,4 @@
-"""Tables for studies of training: split, standardised, and with flipped labels in training and validation."""
+"""Tables for studies of training, split and standardised; and a file of runs that a stopped study goes on with."""
 
 import json
 from pathlib import Path
@@ -8,9 +8,8 @@ import torch
 from directloss_studies.data.tabular import read_table
 from torch import Tensor
 
-__all__ = ["DATA", "TABLES", "Part", "Runs", "Split", "flip", "load", "split"]
+__all__ = ["TABLES", "Part", "Runs", "Split", "load", "split"]
 
-DATA = Path("../shared/data/tabular")
 TABLES = {
     "annthyroid": "2_annthyroid.npz",
     "celeba": "8_celeba.npz",
@@ -52,11 +51,6 @@ def split(table: Part, rows: int | None, shares: tuple[float, float], generator:
     training, validation, test = drawn.split([*sizes, len(drawn) - sum(sizes)])
     mean, spread = table.x[training].mean(0), table.x[training].std(0).clamp(min=1e-6)
     return Split(*(Part((table.x[part] - mean) / spread, table.target[part]) for part in (training, validation, test)))
-
-
-def flip(target: Tensor, noise: float, generator: torch.Generator) -> Tensor:
-    """Labels of which a share is wrong, whatever their class."""
-    return target ^ (torch.rand(target.shape, generator=generator) < noise)
 
 
 class Runs:

@@ -5,7 +5,7 @@ below one half. From both, networks are trained by cross-entropy and by pos-AP w
 cross-entropy for the first tenth of the steps; and so with a new optimizer after these steps. All of them see the same
 batches. Those of one kind are trained as one stack.
 
-    python -m studies.benchmarks.warm_up --data ../shared/data/tabular     # goes on if it is there
+    python -m studies.benchmarks.warm_up --data DIR     # goes on if it is there
 """
 
 import argparse
@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from directloss_studies.data.label_noise import flip_labels
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from directloss import ROCAUC, AveragePrecision, PositiveDirect, StructuredLoss
-from studies.benchmarks.tables import DATA, TABLES, Part, Runs, flip, load, split
+from studies.benchmarks.tables import TABLES, Part, Runs, load, split
 
 RESULTS = Path(__file__).parent.parent / "results" / "warm_up.json"
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
@@ -60,7 +61,7 @@ def run(table: Part, noise: float, rate: float, seed: int, kind: str) -> dict[st
     """AP and AUC on clean test data from the start below one half and from the one above it, ε by ε."""
     generator = torch.Generator().manual_seed(seed)
     training, _, test = split(table, ROWS, (0.5, 0.0), generator)
-    target = flip(training.target, noise, generator)
+    target = flip_labels(training.target, noise, generator)
     networks = 1 if kind == "x-ent" else len(EPSILONS)
     weights = stack(training.x.shape[1], networks, generator)
     starts = measured(ROCAUC(), weights, training)[::networks]
@@ -93,7 +94,7 @@ def run(table: Part, noise: float, rate: float, seed: int, kind: str) -> dict[st
 def main() -> None:
     """Make the runs that are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the tables")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the tables")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     runs = Runs(RESULTS, SETTINGS)
