@@ -90,4 +90,4 @@ def claims() -> str:
 def claims_in_short() -> str:
     """The paper's main claims."""
     lines = claims().splitlines()
-    return "\n".join([*lines[:4], *lines[5:10]])
+    return "\n".join([*lines[:4], *lines[5:7], *lines[8:10]])
