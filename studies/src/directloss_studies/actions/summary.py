@@ -1,6 +1,5 @@
 """What runs on VOC2012 actions say: the paper's Table 1 beside ours, by rule of choosing, class by class."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import comb
 from statistics import fmean
@@ -12,7 +11,7 @@ from ..methods import METHODS, PLAIN, PLAIN_NOTE, WARM
 from ..report.by_noise import ByNoise
 from ..report.figures import Series, bars, lines, series, slug
 from ..report.outcomes import Outcomes, Unit
-from ..report.summary import records_by_class, told_apart, with_plain
+from ..report.summary import by_source, records_by_class, source_of, with_plain
 from ..report.words import cell, percent, signed
 from ..sweep import Choice, Curve, Rule, choose
 from .config import Run, Source
@@ -47,21 +46,11 @@ RULES_NOTE = (
 )
 
 
-def _source(run: Run) -> Source:
-    if run.config.source is None:
-        raise ValueError("A run without a source: there is no such run on disk.")
-    return run.config.source
-
-
-def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """The runs by backbone, what trains, head, and, where there are several, data and weights."""
-    found: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        source = _source(run)
-        what = f"{run.config.head} head" if source.train == "head" else f"fine-tuned: {source.train}"
-        made_from = hashlib.sha256((source.features + source.labels + source.weights).encode())
-        found.setdefault((f"{source.backbone}, {what}", made_from.hexdigest()[:6]), []).append(run)
-    return told_apart(found)
+def _describe(run: Run) -> tuple[str, str]:
+    """The backbone, what trains and the head; and the keys of data and weights."""
+    source: Source = source_of(run)
+    what = f"{run.config.head} head" if source.train == "head" else f"fine-tuned: {source.train}"
+    return f"{source.backbone}, {what}", source.features + source.labels + source.weights
 
 
 def _unit(run: Run) -> Unit:
@@ -112,9 +101,11 @@ def _against_iterations(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every set-up and every rule of choosing."""
-    heads = [run for run in runs if _source(run).train == "head"]
-    whole = [run for run in runs if _source(run).train != "head"]
-    parts, tuned = ([_SetUp(name, some) for name, some in _set_ups(which).items()] for which in (heads, whole))
+    heads = [run for run in runs if source_of(run).train == "head"]
+    whole = [run for run in runs if source_of(run).train != "head"]
+    parts, tuned = (
+        [_SetUp(name, some) for name, some in by_source(which, _describe).items()] for which in (heads, whole)
+    )
     tables = [
         *([_table_1(parts)] if parts or not tuned else []),
         *(table for part in tuned for table in part.fine_tuned_tables()),

@@ -1,7 +1,6 @@
 """What runs on VOC2012 detection say: the paper's Table 2 beside ours, class by class, curves and pictures."""
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from statistics import fmean
 
@@ -11,7 +10,7 @@ from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
 from ..methods import PLAIN, PLAIN_NOTE
 from ..report.figures import Series, bars, lines, series, slug
 from ..report.outcomes import Outcomes, Unit, records
-from ..report.summary import choices_table, noise_table, records_by_class, told_apart
+from ..report.summary import by_source, choices_table, noise_table, records_by_class, source_of
 from ..report.takeaway import headline
 from ..report.words import cell, percent
 from ..sweep import Choice
@@ -35,34 +34,24 @@ RULES_NOTE = (
 )
 
 
-def _source(run: Run) -> Source:
-    if run.config.source is None:
-        raise ValueError("A run without a source: there is no such run on disk.")
-    return run.config.source
-
-
-def _set_ups(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """The runs by what was asked for, and, where that is not all, by data and weights."""
-    found: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        source = _source(run)
-        images = f"{source.images} images" if source.images else "all images"
-        name = f"{source.backbone}, {source.features}, {images}, {source.boxes} boxes"
-        if source.side != SIDE:
-            name += f" searched at {source.side} pixels"
-        name += f", batches of {source.batch}"
-        if (source.positive, source.negative) != (0.5, 0.3):
-            name += f", overlaps {source.positive:g} and {source.negative:g}"
-        if source.hard:
-            name += f", {percent(source.hard)} of negatives hard"
-        digest = hashlib.sha256("".join(source.keys).encode()).hexdigest()[:6]
-        found.setdefault((name, digest), []).append(run)
-    return told_apart(found)
+def _describe(run: Run) -> tuple[str, str]:
+    """What was asked for; and the keys of data and weights."""
+    source: Source = source_of(run)
+    images = f"{source.images} images" if source.images else "all images"
+    name = f"{source.backbone}, {source.features}, {images}, {source.boxes} boxes"
+    if source.side != SIDE:
+        name += f" searched at {source.side} pixels"
+    name += f", batches of {source.batch}"
+    if (source.positive, source.negative) != (0.5, 0.3):
+        name += f", overlaps {source.positive:g} and {source.negative:g}"
+    if source.hard:
+        name += f", {percent(source.hard)} of negatives hard"
+    return name, "".join(source.keys)
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every set-up."""
-    found = _set_ups(runs)
+    found = by_source(runs, _describe)
     kinds = [_kind(some) for some in found.values()]
     parts = [  # the names of figures say as much as is needed to tell them apart
         _SetUp(name, some, slug("detection", kind if kinds.count(kind) == 1 else name))
@@ -79,7 +68,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
 
 
 def _kind(runs: Sequence[Run]) -> str:
-    source = _source(runs[0])
+    source = source_of(runs[0])
     return f"{source.backbone} {source.features}"
 
 

@@ -1,10 +1,11 @@
 """What the summaries of several studies share: outcomes of runs, plain cross-entropy, and their tables."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import mean
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..harness.study import Config, ConfigT, Record, ResultT, Run, Table
 from ..linear_models import LINEAR_MODELS, WEIGHT
@@ -14,6 +15,7 @@ from .outcomes import Outcomes, Unit, difference_records, records
 from .words import cell, percent
 
 __all__ = [
+    "by_source",
     "choices_table",
     "collect",
     "methods_table",
@@ -21,7 +23,7 @@ __all__ = [
     "of_group",
     "records_by_class",
     "restricted",
-    "told_apart",
+    "source_of",
     "with_plain",
 ]
 
@@ -155,8 +157,24 @@ def choices_table(
     return Table(title, header, rows, note)
 
 
-def told_apart(found: Mapping[tuple[str, str], list[Run[ConfigT, ResultT]]]) -> dict[str, list[Run[ConfigT, ResultT]]]:
-    """Runs by name and digest of their data, under the name alone where that says enough."""
+def source_of(run: Run[Any, Any]) -> Any:
+    """The data and weights of a run."""
+    if run.config.source is None:
+        raise ValueError("A run without a source: there is no such run on disk.")
+    return run.config.source
+
+
+def by_source(
+    runs: Iterable[Run[ConfigT, ResultT]], describe: Callable[[Run[ConfigT, ResultT]], tuple[str, str]]
+) -> dict[str, list[Run[ConfigT, ResultT]]]:
+    """The runs by the name that `describe` gives; where data or weights differ, the name has their digest.
+
+    `describe` returns the name of a run, and the keys of its data and weights.
+    """
+    found: dict[tuple[str, str], list[Run[ConfigT, ResultT]]] = {}
+    for run in runs:
+        name, keys = describe(run)
+        found.setdefault((name, hashlib.sha256(keys.encode()).hexdigest()[:6]), []).append(run)
     names = [name for name, _ in found]
     return {
         name if names.count(name) == 1 else f"{name} (data and weights {digest})": some
