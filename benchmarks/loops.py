@@ -64,13 +64,14 @@ def batches(lists: int, items: int) -> Calls:
 def remembered() -> Calls:
     """A step of a batch against all samples, beside one ranking of all of them."""
     scores, target = problem(SAMPLES)
-    loss, memory = AveragePrecisionLoss(), ScoreMemory(target)
+    loss = AveragePrecisionLoss()
+    memory = ScoreMemory(loss, target)
     memory.remember(scores, torch.arange(SAMPLES))
     generator = torch.Generator().manual_seed(2)
 
     def step() -> None:
         items = torch.randint(SAMPLES, (BATCH,), generator=generator)
-        memory(loss, torch.randn(BATCH, generator=generator).requires_grad_(), items).backward()
+        memory(torch.randn(BATCH, generator=generator).requires_grad_(), items).backward()
 
     return {
         "torch.sort of all samples": lambda: torch.sort(scores),

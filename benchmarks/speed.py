@@ -30,7 +30,6 @@ from torch import Tensor
 
 from benchmarks.peers import chain_loop, reference_dp, sequence_by_sequence, smooth_ap, soft_ap
 from directloss import (
-    TASKS,
     AveragePrecisionAtK,
     AveragePrecisionLoss,
     CentralDirect,
@@ -42,6 +41,7 @@ from directloss import (
     Task,
     __version__,
 )
+from directloss.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "speed.json"

@@ -19,8 +19,14 @@ import torch
 from torch import Tensor
 
 from directloss import NegativeDirect, PositiveDirect, StructuredLoss
-from directloss.checks import refuse_first
-from directloss.families.linear_loss import LinearLossTask
+from directloss.families import LinearLossTask
+
+
+def refuse(wrong: Tensor, values: Tensor, expected: str) -> None:
+    """Raise an error about the first wrong value, if there is one."""
+    if wrong.any():
+        index = tuple(wrong.nonzero()[0].tolist())
+        raise ValueError(f"{expected}; got {values[index].item()} at index {', '.join(map(str, index))}.")
 
 
 class ShortestPath(LinearLossTask):
@@ -37,15 +43,15 @@ class ShortestPath(LinearLossTask):
             raise ValueError(
                 f"scores and target must have shape (..., {len(self.edges)}), one number an edge, unmasked."
             )
-        refuse_first(scores > 0, scores, "scores must be minus costs, 0 or less", "Pass -softplus(logits).")
-        refuse_first(~(target >= 0), target, "target must hold true costs, 0 or more", "Shift them.")
+        refuse(scores > 0, scores, "scores must be minus costs, 0 or less")
+        refuse(~(target >= 0), target, "target must hold true costs, 0 or more")
         return target.double()
 
     def cost(self, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         cost = target / target.sum(-1, keepdim=True)
         return -(cost * self.decode(-cost, mask)).sum(-1), cost
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
         return target.sum(-1) > 0
 
     def decode(self, scores: Tensor, mask: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ know: with it, every update and every check of directloss works.
 import torch
 from torch import Tensor
 
-from directloss import TRUTH, Output, PositiveDirect, StructuredLoss, Task, check_task
+from directloss import Output, PositiveDirect, StructuredLoss, Task
+from directloss.families import TRUTH
+from directloss.testing import check_task
 
 
 class TopItem(Task):
@@ -19,7 +21,7 @@ class TopItem(Task):
         features = best / best.sum(-1, keepdim=True).clamp(min=1)  # tied items share
         return Output(features, (features * ~target).sum(-1))
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
         return target.any(-1)  # without a positive there is nothing to pick
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:

@@ -39,11 +39,9 @@ from torch import Tensor
 from benchmarks.dynamic_programme import average_precision_objective, average_precision_reference
 from directloss import (
     ROCAUC,
-    TASKS,
     AveragePrecision,
     AveragePrecisionAtK,
     BinaryDCG,
-    ByRank,
     CentralDirect,
     Hinge,
     HitAtK,
@@ -51,14 +49,14 @@ from directloss import (
     PartialAUC,
     Perceptron,
     PositiveDirect,
-    RankingTask,
     RecallAtFPR,
     StructuredLoss,
-    TaskError,
     ZeroOne,
-    check_task,
 )
+from directloss.families import ByRank, RankingTask
 from directloss.task import Output, Task
+from directloss.tasks import TASKS
+from directloss.testing import TaskError, check_task
 
 __all__ = ["Batch", "Failure", "Tally", "broken_laws", "fuzz", "main", "shrink"]
 

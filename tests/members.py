@@ -31,6 +31,7 @@ from directloss import (
     ReciprocalRank,
     Tversky,
     ZeroOne,
+    structured_loss,
 )
 
 UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1.3), Perceptron()]
@@ -44,6 +45,12 @@ if os.environ.get("NUMBA_DISABLE_JIT") == "1":  # as `tests.mutation` runs them:
 MEMBERS = [(task, update) for task in LISTS[:2] for update in UPDATES] + [
     (task, UPDATES[k % len(UPDATES)]) for k, task in enumerate(LISTS[2:])
 ]
+UPDATE = PositiveDirect(1.0)
+
+
+def average_precision_loss(scores, target, update=UPDATE, mask=None, reduction="mean", **options):
+    """The loss that most tests look at."""
+    return structured_loss(AveragePrecision(), update, scores, target, mask, reduction, **options)
 
 
 @strategies.composite
@@ -83,8 +90,8 @@ def augment_down(a, b, kappa, above):
     """The kernel of that name, in memory that holds nothing of use."""
     from directloss.kernels import average_precision
 
-    room = np.full((2, a.size + b.size), np.nan), np.full((2, a.size + b.size), -7, np.int32)
-    return average_precision._augment_down(a, b, kappa, predicted(a, b), room, above)
+    memory = np.full((2, a.size + b.size), np.nan), np.full((2, a.size + b.size), -7, np.int32)
+    return average_precision._augment_down(a, b, kappa, predicted(a, b), memory, above)
 
 
 def augment_up(a, b, kappa, above):

@@ -483,7 +483,8 @@ def compile_kernels() -> None:
     """Load what is compiled, so that the children have it."""
     import torch
 
-    from directloss import TASKS, NegativeDirect, PositiveDirect, StructuredLoss
+    from directloss import NegativeDirect, PositiveDirect, StructuredLoss
+    from directloss.tasks import TASKS
 
     generator = torch.Generator().manual_seed(0)
     for task, update, _ in product([kind() for kind in TASKS.values()], (PositiveDirect, NegativeDirect), range(8)):

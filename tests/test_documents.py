@@ -56,7 +56,7 @@ def test_docstrings_run(name):
 def test_readme_is_short_and_lists_the_tasks_and_updates_that_there_are():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 100
-    for member in (*directloss.TASKS.values(), *directloss.UPDATES.values()):
+    for member in (*directloss.tasks.TASKS.values(), *directloss.update.UPDATES.values()):
         assert f"`{member.__name__}" in text
 
 

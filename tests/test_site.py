@@ -6,24 +6,38 @@ import sys
 import warnings
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 import torch
 
 import directloss
+import directloss.families
 import directloss.sklearn
-import directloss.training
+import directloss.tasks
+import directloss.testing
+import directloss.update
 from directloss import AveragePrecision, AveragePrecisionLoss, PositiveDirect, metric
 
 ROOT = Path(__file__).parent.parent
 API = sorted((ROOT / "docs" / "api").glob("*.rst"))
 ANIMATION = ROOT / "docs" / "animation.html"
-NAMES = [
-    f"{module.__name__}.{name}"
-    for module in (directloss, directloss.training, directloss.sklearn)
-    for name in module.__all__
-]
+MODULES = (
+    directloss, directloss.families, directloss.tasks, directloss.testing, directloss.update, directloss.sklearn,
+)  # fmt: skip
+FIRST: dict[str, Any] = {}
+"""Every public name, and the first module that has it: from there people import it."""
+for module in MODULES:
+    for public in module.__all__:
+        FIRST.setdefault(public, module)
+NAMES = [f"{module.__name__}.{name}" for name, module in FIRST.items()]
+
+
+def test_a_name_is_the_same_in_all_modules_that_have_it():
+    for module in MODULES:
+        for name in module.__all__:
+            assert getattr(module, name) is getattr(FIRST[name], name), f"{module.__name__}.{name}"
 
 
 def test_every_public_name_is_on_one_page_of_the_reference():

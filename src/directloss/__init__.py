@@ -1,58 +1,22 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
-from .diagnosis import (
-    Diagnosis,
-    diagnose,
-)
-from .families import (
-    ByNegatives,
-    ByRank,
-    CountTask,
-    LinearLossTask,
-    RankingTask,
-    explain,
-)
+from .diagnosis import Diagnosis, diagnose
 from .loss import (
     AveragePrecisionLoss,
-    FMeasureLoss,
     IoULoss,
     NDCGLoss,
-    PartialAUCLoss,
-    PrecisionAtKLoss,
-    ReciprocalRankLoss,
     ROCAUCLoss,
     StructuredLoss,
-    TverskyLoss,
-    average_precision_loss,
     direct_loss,
-    f_measure_loss,
-    iou_loss,
-    ndcg_loss,
-    partial_auc_loss,
-    precision_at_k_loss,
-    reciprocal_rank_loss,
-    roc_auc_loss,
     structured_loss,
-    tversky_loss,
 )
-from .memory import (
-    ScoreMemory,
-)
-from .retrieval import (
-    RetrievalLoss,
-)
-from .shapes import (
-    metric,
-)
-from .task import (
-    Output,
-    Problem,
-    Task,
-)
+from .memory import ScoreMemory
+from .metric import metric
+from .retrieval import RetrievalLoss
+from .task import Output, Task
 from .tasks import (
     NDCG,
     ROCAUC,
-    TASKS,
     Alignment,
     AveragePrecision,
     AveragePrecisionAtK,
@@ -76,45 +40,24 @@ from .tasks import (
     TopK,
     Tversky,
     ZeroOne,
-    edge_potentials,
 )
-from .update import (
-    TRUTH,
-    UPDATES,
-    CentralDirect,
-    Hinge,
-    NegativeDirect,
-    Perceptron,
-    PositiveDirect,
-    Row,
-    Update,
-)
-from .verification import (
-    TaskError,
-    check_task,
-    typical_epsilon,
-)
+from .training import ClassesSampler, PositivesSampler, WarmUp, accumulate
+from .update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update
 
 __all__ = [
     "NDCG",
     "ROCAUC",
-    "TASKS",
-    "TRUTH",
-    "UPDATES",
     "Alignment",
     "AveragePrecision",
     "AveragePrecisionAtK",
     "AveragePrecisionLoss",
     "BalancedError",
     "BinaryDCG",
-    "ByNegatives",
-    "ByRank",
     "CentralDirect",
-    "CountTask",
+    "ClassesSampler",
     "DAGPath",
     "Diagnosis",
     "FMeasure",
-    "FMeasureLoss",
     "GridPath",
     "Hinge",
     "HitAtK",
@@ -122,54 +65,35 @@ __all__ = [
     "IoULoss",
     "LastRank",
     "LinearChain",
-    "LinearLossTask",
     "MulticlassZeroOne",
     "NDCGLoss",
     "NegativeDirect",
     "Output",
     "PartialAUC",
-    "PartialAUCLoss",
     "Perceptron",
     "PositiveDirect",
+    "PositivesSampler",
     "PrecisionAtK",
-    "PrecisionAtKLoss",
     "PrecisionAtRecall",
-    "Problem",
     "ROCAUCLoss",
     "RankBiasedPrecision",
-    "RankingTask",
     "RecallAtFPR",
     "RecallAtK",
     "ReciprocalRank",
-    "ReciprocalRankLoss",
     "RetrievalLoss",
-    "Row",
     "ScoreMemory",
     "StructuredLoss",
     "Task",
-    "TaskError",
     "TopK",
     "Tversky",
-    "TverskyLoss",
     "Update",
+    "WarmUp",
     "ZeroOne",
-    "average_precision_loss",
-    "check_task",
+    "accumulate",
     "diagnose",
     "direct_loss",
-    "edge_potentials",
-    "explain",
-    "f_measure_loss",
-    "iou_loss",
     "metric",
-    "ndcg_loss",
-    "partial_auc_loss",
-    "precision_at_k_loss",
-    "reciprocal_rank_loss",
-    "roc_auc_loss",
     "structured_loss",
-    "tversky_loss",
-    "typical_epsilon",
 ]
 
 __version__ = "0.1.0"

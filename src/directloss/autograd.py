@@ -1,12 +1,11 @@
 """Where a loss meets autograd, compilers and transforms.
 
-A task computes the gradient together with the value. `differentiable_values` attaches that gradient to the scores: the
-value is locally linear in them, so its graph is one dot product with the gradient. Plain operations are at home in
-compile, vmap, torch.func and double backward. They cost less than an autograd.Function, whose `setup_context` takes
-30 µs.
+A task computes the gradient together with the value. `differentiable` attaches that gradient to the scores: the value
+is locally linear in them.
 
 A compiler or a transform cannot look inside a task, which may loop, branch on numbers or call NumPy. So it gets an
-operator. The two operators here serve every task: they take tensors, and a number under which the task is registered.
+operator, and plain operations for the gradient. The two operators here serve every task: they take tensors, and a
+number under which the task is registered.
 """
 
 from collections.abc import Sequence
@@ -18,54 +17,58 @@ import torch
 from torch import Size, Tensor
 
 from .checks import check_problems, needs_dispatch
-from .update import TRUTH, Row, Weight
+from .groups import Groups
+from .update import TRUTH, UpdateSpec, Weight
 
-__all__ = ["attached", "differentiable_values", "register", "registered", "run_output"]
+__all__ = ["differentiable", "register", "run_output"]
 
 
-def differentiable_values(
-    task: Any, row: Row, scores: Tensor, target: Tensor, mask: Tensor | None, summed: bool
+class _Value(torch.autograd.Function):
+    """A value for each problem, whose gradient is known; for flat scores, `of` says which problem an item is in."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, found: tuple[Tensor, Tensor, Tensor | None]) -> Tensor:
+        gradient, value, of = found
+        ctx.save_for_backward(gradient, of)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        gradient, of = ctx.saved_tensors
+        if of is not None:
+            upstream = upstream.index_select(0, of)
+        elif upstream.dim():
+            upstream = upstream.reshape(*upstream.shape, *[1] * (gradient.dim() - upstream.dim()))
+        return upstream * gradient, None
+
+
+def differentiable(
+    task: Any, spec: UpdateSpec, scores: Tensor, target: Tensor, mask: Tensor | None, groups: Groups | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The value of every problem, with its gradient on scores, and which problems count in a mean.
-
-    Where only their sum is asked for, it may come in their place: its graph is smaller.
-    """
-    dispatched = needs_dispatch(scores)
-    if dispatched:
-        check_problems(scores, target, mask, task.event_dims, task.mask_dims)
-        weights = (_as_tensor(weight, scores) for weight in row)
-        gradient, value, counted = _contrast(scores.detach(), target, mask, *weights, task.handle)
-    else:
-        gradient, value, counted = task.contrast(scores.detach(), target, row, mask)
-        if summed and value.dim():
-            return attached(scores, gradient, value.sum()), counted
-    flat = scores if scores.dtype == gradient.dtype else scores.to(gradient.dtype)  # to() takes 3 µs even for nothing
-    if task.event_dims > 1:
-        flat, gradient = flat.flatten(-task.event_dims), gradient.flatten(-task.event_dims)
-    values = torch.dot(flat, gradient) if flat.dim() == 1 else torch.linalg.vecdot(flat, gradient)  # for the graph
-    if dispatched:  # for the value: exact, and not NaN where a masked item is
-        values.detach().copy_(value)
-    else:
-        values.data = value  # the same, 10 µs faster
+    """The value of every problem, with its gradient on scores, and which problems count in a mean."""
+    if not needs_dispatch(scores):
+        gradient, value, counted = task.contrast(scores.detach(), target, spec, mask, groups)
+        of = None if groups is None else torch.from_numpy(groups.numbers).to(scores.device)
+        if not scores.requires_grad:
+            return value, counted
+        scores = scores if scores.dtype == gradient.dtype else scores.to(gradient.dtype)
+        return _Value.apply(scores, (gradient, value, of)), counted
+    check_problems(scores, target, mask, task.event_dims, task.mask_dims)
+    weights = (_as_tensor(weight, scores) for weight in spec)
+    gradient, value, counted = _contrast(scores.detach(), target, mask, *weights, task.handle)
+    values = (scores.to(gradient.dtype) * gradient).flatten(-task.event_dims).sum(-1)  # for the graph
+    values.detach().copy_(value)  # for the value: exact, and not NaN where a masked item is
     return values, counted
 
 
-def attached(scores: Tensor, gradient: Tensor, value: Tensor) -> Tensor:
-    """A number, with its gradient at the scores."""
-    flat = scores if scores.dtype == gradient.dtype else scores.to(gradient.dtype)
-    if flat.dim() != 1:  # a view of what is flat costs 3 µs in the backward pass
-        flat, gradient = flat.reshape(-1), gradient.reshape(-1)
-    total = torch.dot(flat, gradient)
-    total.data = value
-    return total
-
-
-def run_output(task: Any, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Features and loss of one output of a task, through the operator where that is needed."""
+def run_output(
+    task: Any, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None, groups: Groups | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Features and loss of one output of a task, and which problems count, through the operator where needed."""
     check_problems(scores, target, mask, task.event_dims, task.mask_dims)
     if needs_dispatch(scores):
         return _output(scores.detach(), target, mask, _as_tensor(weight, scores), task.handle)
-    return task.output(scores.detach(), target, weight, mask)
+    return task.output(scores.detach(), target, weight, mask, groups)
 
 
 _tasks: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -77,11 +80,6 @@ def register(task: Any) -> int:
     handle = next(_handles)
     _tasks[handle] = task
     return handle
-
-
-def registered(handle: int) -> Any:
-    """The task of a number."""
-    return _tasks[handle]
 
 
 def _as_tensor(weight: Weight, scores: Tensor) -> Tensor | None:
@@ -105,26 +103,23 @@ def _contrast_on(
     scale: Tensor,
     handle: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    row = Row(_from_tensor(away), _from_tensor(toward), scale)
-    return tuple(_tasks[handle].contrast(scores, target, row, mask))
+    spec = UpdateSpec(_from_tensor(away), _from_tensor(toward), scale)
+    return tuple(_tasks[handle].contrast(scores, target, spec, mask))
 
 
 def _output_on(
     scores: Tensor, target: Tensor, mask: Tensor | None, weight: Tensor | None, handle: int
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     return tuple(_tasks[handle].output(scores, target, _from_tensor(weight), mask))
 
 
-def _fake_output(
-    scores: Tensor, target: Tensor, mask: Tensor | None, weight: Tensor | None, handle: int
-) -> tuple[Tensor, Tensor]:
-    features = torch.empty_like(scores, dtype=torch.promote_types(scores.dtype, torch.float32))
-    return features, features.new_empty(_batch(scores.shape, handle))
-
-
-def _fake_contrast(scores: Tensor, target: Tensor, mask: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    gradient, value = _fake_output(scores, target, mask, *rest[-2:])
-    return gradient, value, torch.empty_like(value, dtype=torch.bool)
+def _fake(
+    scores: Tensor, target: Tensor, mask: Tensor | None, *weights_and_handle: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What both operators return: a tensor like scores, a number for each problem, and which count."""
+    features = scores.new_empty(scores.shape, dtype=torch.promote_types(scores.dtype, torch.float32))
+    value = features.new_empty(_batch(scores.shape, weights_and_handle[-1]))
+    return features, value, torch.empty_like(value, dtype=torch.bool)
 
 
 def _batch(shape: Size, handle: int) -> Size:
@@ -173,11 +168,11 @@ _contrast = _operator(
     "(Tensor scores, Tensor target, Tensor? mask, Tensor? away, Tensor? toward, Tensor scale, int task)"
     " -> (Tensor, Tensor, Tensor)",
     _contrast_on,
-    _fake_contrast,
+    _fake,
 )
 _output = _operator(
     "output",
-    "(Tensor scores, Tensor target, Tensor? mask, Tensor? weight, int task) -> (Tensor, Tensor)",
+    "(Tensor scores, Tensor target, Tensor? mask, Tensor? weight, int task) -> (Tensor, Tensor, Tensor)",
     _output_on,
-    _fake_output,
+    _fake,
 )

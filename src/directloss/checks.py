@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "check_alike",
     "check_batch",
     "check_binary",
     "check_chunk_count",
@@ -33,8 +32,10 @@ __all__ = [
     "check_length",
     "check_list_task",
     "check_list_weight",
+    "check_loss",
     "check_no_group",
     "check_not_negative",
+    "check_one_shape",
     "check_parts",
     "check_positive",
     "check_problems",
@@ -53,7 +54,7 @@ __all__ = [
     "check_warm_up",
     "check_weight",
     "needs_dispatch",
-    "refuse_first",
+    "raise_at_first",
 ]
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -86,7 +87,9 @@ def check_positive(name: str, value: float | Tensor) -> float | Tensor:
         value = value.detach()
         if not needs_dispatch(value):
             inside = (value > STRENGTHS[0]) & (value < STRENGTHS[1])
-            refuse_first(~inside, value, f"{name} must be finite and above 0, from 1e-100 to 1e100", "Start from 1.0.")
+            raise_at_first(
+                ~inside, value, f"{name} must be finite and above 0, from 1e-100 to 1e100", "Start from 1.0."
+            )
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(
@@ -123,7 +126,7 @@ def check_strength(name: str, value: float | Tensor, batch: torch.Size) -> None:
                 f"{name} has shape {tuple(value.shape)} but the batch of lists has shape {tuple(batch)}. Pass an ε, "
                 "margin or weight that is one number, or one for every list."
             )
-        refuse_first(~value.isfinite(), value, f"{name} must be finite", "Look for the division that made it.")
+        raise_at_first(~value.isfinite(), value, f"{name} must be finite", "Look for the division that made it.")
     elif not math.isfinite(value):
         raise ValueError(f"{name} must be finite; got {value!r}. For the ground truth there is TRUTH.")
 
@@ -139,7 +142,7 @@ def check_reduction(reduction: str) -> str:
 def check_parts(task: object, update: object) -> None:
     """A loss is made of a task and an update, instances both."""
     check_is_task(task)
-    if isinstance(update, type) or not hasattr(update, "row"):
+    if isinstance(update, type) or not hasattr(update, "spec"):
         number = isinstance(update, int | float) and not isinstance(update, bool) and update > 0
         example = f"PositiveDirect({update if number else 1.0})"
         raise TypeError(f"update must be an instance such as {example}; got {update!r}. Pass update={example}.")
@@ -148,7 +151,7 @@ def check_parts(task: object, update: object) -> None:
 def check_is_task(task: object) -> None:
     """A task is an instance of one."""
     if isinstance(task, type) or not hasattr(task, "oracle"):
-        cure = f"Pass update={task!r}" if hasattr(task, "row") else "Pass task=AveragePrecision()"
+        cure = f"Pass update={task!r}" if hasattr(task, "spec") else "Pass task=AveragePrecision()"
         raise TypeError(f"task must be an instance such as AveragePrecision(); got {task!r}. {cure}.")
 
 
@@ -235,7 +238,7 @@ def _check_lists_of_one(task: Any, scores: Tensor, target: Tensor, mask: Tensor 
 def _check_dim(scores: Tensor, dim: int, indexes: Tensor | None) -> None:
     """The dimension of the list is one of scores. A flat tensor of several lists has none."""
     if isinstance(dim, bool) or not isinstance(dim, Integral):
-        raise TypeError(f"dim must be a whole number; got {dim!r}. For scores (samples, classes) pass dim=0.")
+        raise TypeError(f"dim must be an integer; got {dim!r}. For scores (samples, classes) pass dim=0.")
     if not -scores.dim() <= dim < scores.dim():
         raise ValueError(
             f"dim must be from {-scores.dim()} to {scores.dim() - 1} for scores of shape {tuple(scores.shape)}; got "
@@ -264,7 +267,7 @@ def check_finite(scores: Tensor, mask: Tensor | None) -> None:
     """Valid scores are finite, and small enough for sums of their differences to be so."""
     finite = scores.abs() <= LARGEST_SCORE if scores.dtype == torch.float64 else torch.isfinite(scores)
     if not finite.all():
-        refuse_first(
+        raise_at_first(
             ~finite if mask is None else mask & ~finite,
             scores,
             f"scores must be finite where valid, and at most {LARGEST_SCORE:g} in magnitude",
@@ -313,7 +316,7 @@ def check_list_weight(weight: Tensor, values: Tensor) -> Tensor:
     weight = weight.to(values.device, values.dtype)
     if not needs_dispatch(weight):
         wrong = ~((weight >= 0) & weight.isfinite())
-        refuse_first(wrong, weight, "weight must be finite and at least 0", "A weight of 0 leaves a list out.")
+        raise_at_first(wrong, weight, "weight must be finite and at least 0", "A weight of 0 leaves a list out.")
     return weight
 
 
@@ -365,10 +368,10 @@ def check_embeddings(embeddings: Tensor, labels: Tensor, others: Tensor | None, 
 
 
 def check_count(name: str, value: int, least: int = 1) -> None:
-    """A number of items is whole and not too small."""
+    """A number of items is an integer and not too small."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         kind = type(value).__name__
-        raise TypeError(f"{name} must be a whole number, {least} or more; got {value!r} of type {kind}.")
+        raise TypeError(f"{name} must be an integer, {least} or more; got {value!r} of type {kind}.")
     if value < least:
         raise ValueError(f"{name} must be at least {least}; got {value}.")
 
@@ -413,11 +416,11 @@ def check_classes(scores: Tensor, target: Tensor, mask: Tensor) -> None:
         )
     classes, some = scores.shape[-1], mask.any(-1)
     outside = some & ((target < 0) | (target >= classes))
-    refuse_first(outside, target, f"target must hold classes from 0 to {classes - 1}", "Mask the item out.")
+    raise_at_first(outside, target, f"target must hold classes from 0 to {classes - 1}", "Mask the item out.")
     if not classes:
         return
     chosen = mask.gather(-1, target.long().where(some, 0).unsqueeze(-1)).squeeze(-1)
-    refuse_first(some & ~chosen, target, "target must be a class that the mask leaves valid", "Unmask it.")
+    raise_at_first(some & ~chosen, target, "target must be a class that the mask leaves valid", "Unmask it.")
 
 
 def check_binary(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
@@ -428,17 +431,17 @@ def check_binary(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
         _refuse_shape(scores, target)
     if target.dtype == torch.bool:
         return
-    binary = (target == 0) | (target == 1)
-    if not binary.all():
-        refuse_first(
-            ~binary if mask is None else mask & ~binary,
+    wrong = target != (target != 0)
+    if wrong.any():
+        raise_at_first(
+            wrong if mask is None else mask & wrong,
             target,
             "target must hold only 0 and 1 where valid",
             "Threshold it, e.g. target > 0.5, or leave items out by mask= or ignore_index=.",
         )
 
 
-def refuse_first(wrong: Tensor, values: Tensor, expected: str, cure: str) -> None:
+def raise_at_first(wrong: Tensor, values: Tensor, expected: str, cure: str) -> None:
     """Raise a ValueError about the first of the wrong values, if there is one."""
     if wrong.any():
         index = tuple(wrong.nonzero()[0].tolist())
@@ -474,7 +477,7 @@ def check_scored(name: str, scored: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     return score, loss
 
 
-def check_alike(away: Tensor, toward: Tensor) -> None:
+def check_one_shape(away: Tensor, toward: Tensor) -> None:
     """The scores of two outputs have one shape."""
     if away.shape != toward.shape:
         raise ValueError(
@@ -495,12 +498,12 @@ def check_warm_up(scores: Tensor, target: Tensor) -> None:
 def check_steps(steps: int) -> int:
     """Return a number of steps if it is one."""
     if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 0:
-        raise ValueError(f"steps must be a whole number, 0 or more; got {steps!r}. A tenth of all steps will do.")
+        raise ValueError(f"steps must be an integer, 0 or more; got {steps!r}. A tenth of all steps will do.")
     return int(steps)
 
 
 def check_layers(name: str, widths: object) -> None:
-    """The widths of layers are whole numbers, 1 or more, in a tuple or a list."""
+    """The widths of layers are integers, 1 or more, in a tuple or a list."""
     if not isinstance(widths, tuple | list):
         raise TypeError(f"{name} must be a tuple of widths of layers; got {widths!r}. For one layer pass (64,).")
     for width in widths:
@@ -587,6 +590,14 @@ def check_epsilons(epsilons: Any) -> list[float]:
     if not found:
         raise ValueError("epsilons must have at least one number; got none. Leave it out for the usual ones.")
     return found
+
+
+def check_loss(loss: Any) -> Any:
+    """Return what a wrapper wraps, if it is a loss and not a class of them."""
+    if isinstance(loss, type) or not callable(loss):
+        example = f"{loss.__name__}()" if isinstance(loss, type) else "AveragePrecisionLoss()"
+        raise TypeError(f"loss must be an instance such as {example}; got {loss!r}. Pass {example}.")
+    return loss
 
 
 def check_no_group(loss: Any) -> None:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from .checks import check_epsilons, check_is_task, check_layout, check_tensors
 from .task import Task
+from .testing import typical_epsilon
 from .update import NegativeDirect, PositiveDirect
-from .verification import typical_epsilon
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -94,8 +94,9 @@ def diagnose(
     check_layout(task, scores, target, mask)
     epsilons = check_epsilons(epsilons)
     scores = scores.detach()
-    *_, counted = task._prepare(scores, target, mask)
-    if not counted.any():
+    predicted = task.infer(scores, target, mask)
+    counted = predicted.counted
+    if counted is None or not counted.any():
         raise ValueError(
             "no list counts, so there is nothing to measure: a list of 0 and 1 needs a positive and a negative. Pass "
             "more items."
@@ -108,12 +109,12 @@ def diagnose(
 
     rows = []
     for epsilon in epsilons:
-        up = task.contrast(scores, target, PositiveDirect(epsilon).row, mask)
-        down = task.contrast(scores, target, NegativeDirect(epsilon).row, mask)
+        up = task.contrast(scores, target, PositiveDirect(epsilon).spec, mask)
+        down = task.contrast(scores, target, NegativeDirect(epsilon).spec, mask)
         reached = (up.gradient != 0).sum(event) / valid.sum(event).clamp(min=1)
         norm = up.gradient.double().pow(2).sum(event).sqrt()
         rows.append(torch.stack([mean(part) for part in (down.value, up.value, reached, norm)]))
     negative, positive, share, norm = torch.stack(rows, 1)
-    loss = mean(task.infer(scores, target, mask).loss).item()
+    loss = mean(predicted.loss).item()
     typical = typical_epsilon(task, scores, target, mask)[counted].nanmedian().item()
     return Diagnosis(torch.tensor(epsilons), loss, negative, positive, share, norm, typical)

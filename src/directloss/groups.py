@@ -1,9 +1,7 @@
 """Lists of different lengths in one flat tensor, where an id for each item says which list it belongs to."""
 
 from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -11,56 +9,56 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Groups", "group"]
+__all__ = ["Groups", "group", "parts"]
 
 
 class Groups(NamedTuple):
     """Which items form a list. Lists have numbers, in the order of their ids."""
 
-    ids: NDArray[np.int64] | None
-    """(items,) or None where the items stand list by list already."""
-    low: int
-    """The least id."""
-    numbers: NDArray[np.int64]
-    """(ids,) by id − low: the number of the list."""
+    order: NDArray[np.int64] | None
+    """(items,) the items list by list, or None where they stand so."""
     starts: NDArray[np.int64]
     """(lists + 1,) where each list starts once items stand list by list."""
+    numbers: NDArray[np.int64]
+    """(items,) the number of the list of each item."""
 
     def by_length(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-        """Lists of one length at a time, the shortest first: their numbers, and their items (lists, length)."""
-        order, lengths = self.order(), np.diff(self.starts)
-        each, counts = np.unique(lengths, return_counts=True)
-        alike = np.split(np.argsort(lengths, kind="stable"), np.cumsum(counts)[:-1])
-        for length, lists in zip(each, alike, strict=False):  # without items: one part, no length
-            items = order[self.starts[lists, None] + np.arange(length)]
+        """Lists of one length at a time: their numbers, and their items (lists, length)."""
+        lengths = np.diff(self.starts)
+        for length in np.unique(lengths):
+            lists = np.flatnonzero(lengths == length)
+            items = self.starts[lists, None] + np.arange(length)
+            items = items if self.order is None else self.order[items]
             yield torch.from_numpy(lists).to(device), torch.from_numpy(items).to(device)
-
-    def of(self) -> NDArray[np.int64]:
-        """(items,) the number of the list of each item."""
-        if self.ids is not None:
-            return self.numbers[self.ids - self.low]
-        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
-
-    def order(self) -> NDArray[np.int64]:
-        """(items,) the items list by list."""
-        order = np.arange(self.starts[-1])
-        if self.ids is not None:
-            _kernels().arrange(self.ids, self.low, self.starts[self.numbers], order)
-        return order
 
 
 def group(indexes: Tensor) -> Groups:
     """Group items by their ids."""
-    ids = np.ascontiguousarray(indexes.detach().cpu().reshape(-1).long().numpy())
-    if not ids.size:
-        return Groups(None, 0, ids, np.zeros(1, np.int64))
-    low, numbers, starts = _kernels().find_lists(ids)
-    if not starts.size:
-        ids = np.unique(ids, return_inverse=True)[1].reshape(-1)
-        low, numbers, starts = _kernels().find_lists(ids)
-    return Groups(ids if numbers.size else None, low, numbers, starts)
+    ids = indexes.detach().cpu().reshape(-1).numpy()
+    steps = ids[1:] != ids[:-1]
+    if not (ids[1:] < ids[:-1]).any():
+        starts = np.append(0, np.flatnonzero(np.append(steps, ids.size > 0)) + 1)
+        return Groups(None, starts, np.repeat(np.arange(starts.size - 1), np.diff(starts)))
+    low, high = int(ids.min()), int(ids.max())
+    if high - low > 4 * ids.size + 1024:
+        ids, low, high = np.unique(ids, return_inverse=True)[1].reshape(-1), 0, ids.size - 1
+    ids = (ids - ids.dtype.type(low)).astype(np.int64)
+    order, numbers = np.empty((2, ids.size), np.int64)
+    starts = import_module("directloss.kernels.lists").sort_by_id(ids, high - low + 1, order, numbers)
+    return Groups(order, starts, numbers)
 
 
-@cache
-def _kernels() -> ModuleType:
-    return import_module("directloss.kernels.groups")  # on first use: importing numba takes half a second
+def parts(lengths: NDArray[np.int64], most: int) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Lists of about one length at a time, with at most `most` items if there are several: their numbers, the longest.
+
+    Lengths in a part differ by at most an eighth, so lists can be padded to the longest. Empty lists are left out.
+    """
+    order = lengths.argsort(kind="stable")
+    ascending = lengths[order]
+    first = int(ascending.searchsorted(0, "right"))
+    while first < order.size:
+        shortest = int(ascending[first])
+        end = int(ascending.searchsorted(shortest + shortest // 8, "right"))
+        last = min(end, first + max(1, most // int(ascending[end - 1])))
+        yield order[first:last], int(ascending[last - 1])
+        first = last

@@ -3,65 +3,30 @@
 `autograd.py` gives one differentiable value a list. Here they are reduced to one number, and become modules.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from inspect import Parameter, Signature, signature
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .autograd import differentiable_values
-from .checks import (
-    check_alike,
-    check_layout,
-    check_list_task,
-    check_list_weight,
-    check_parts,
-    check_reduction,
-    check_scored,
-    check_tensors,
-)
+from .autograd import differentiable
+from .checks import check_list_weight, check_one_shape, check_parts, check_reduction, check_scored, check_tensors
 from .group_module import GroupModule
-from .shapes import to_lists
+from .layout import arrange
 from .task import Task
-from .tasks import (
-    NDCG,
-    ROCAUC,
-    AveragePrecision,
-    FMeasure,
-    IoU,
-    PartialAUC,
-    PrecisionAtK,
-    ReciprocalRank,
-    Tversky,
-)
+from .tasks import NDCG, ROCAUC, AveragePrecision, IoU
 from .update import PositiveDirect, Update
 
 __all__ = [
     "AveragePrecisionLoss",
-    "FMeasureLoss",
     "IoULoss",
     "NDCGLoss",
-    "PartialAUCLoss",
-    "PrecisionAtKLoss",
     "ROCAUCLoss",
-    "ReciprocalRankLoss",
     "StructuredLoss",
-    "TaskLoss",
-    "TverskyLoss",
-    "average_precision_loss",
     "direct_loss",
-    "f_measure_loss",
-    "iou_loss",
     "is_autocast",
-    "ndcg_loss",
-    "partial_auc_loss",
-    "precision_at_k_loss",
-    "reciprocal_rank_loss",
-    "roc_auc_loss",
+    "reduce",
     "structured_loss",
-    "tversky_loss",
 ]
 
 
@@ -81,57 +46,36 @@ def structured_loss(
 ) -> Tensor:
     """The loss of an update on a task; see `StructuredLoss`."""
     check_parts(task, update)
-    return _structured_loss(
-        task, update, scores, target, mask, reduction, dim, indexes, weight, ignore_index, process_group
-    )
-
-
-def _structured_loss(
-    task: Task,
-    update: Update,
-    scores: Tensor,
-    target: Tensor,
-    mask: Tensor | None,
-    reduction: str,
-    dim: int,
-    indexes: Tensor | None,
-    weight: Tensor | None,
-    ignore_index: int | None,
-    process_group: Any,
-) -> Tensor:
     check_reduction(reduction)
     check_tensors(scores, target, mask)
-    if is_autocast(scores):
-        with torch.autocast(scores.device.type, enabled=False):  # at least float32 throughout, as torch's own losses
-            scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-            return _structured_loss(
-                task, update, scores, target, mask, reduction, dim, indexes, weight, ignore_index, process_group
-            )
-    check_layout(task, scores, target, mask, dim, indexes)
-    if dim != -1 or ignore_index is not None:
-        scores, target, mask = to_lists(task, scores, target, mask, dim, ignore_index)
-    if process_group is not None:
-        from .distributed import gather
+    if indexes is not None and torch.compiler.is_compiling():
+        from .uncompiled import structured_loss as outside
 
-        check_list_task("process_group", task, scores, target)
-        scores, target, mask, indexes = gather(process_group, scores, target, mask, indexes)
-    summed = weight is None and reduction != "none"
-    if indexes is None:
-        values, counted = differentiable_values(task, update.row, scores, target, mask, summed)
-    else:
-        from .flat import flat_values
+        return outside(
+            task, update, scores, target, mask, reduction, dim=dim, indexes=indexes, weight=weight,
+            ignore_index=ignore_index, process_group=process_group,
+        )  # fmt: skip
+    if is_autocast(scores):  # at least float32, as in torch's own losses
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    lists = arrange(task, scores, target, mask, dim, indexes, ignore_index, process_group)
+    values, counted = differentiable(task, update.spec, lists.scores, lists.target, lists.mask, lists.groups)
+    value = reduce(values, counted, weight, reduction)
+    return value if value.dtype is scores.dtype else value.to(scores.dtype)
 
-        values, counted = flat_values(task, update.row, scores, target, mask, indexes, summed)
+
+def reduce(values: Tensor, counted: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """The values of all lists, or their sum, or their mean over the lists that count; a list that does not has 0."""
     if weight is not None:
         counted = check_list_weight(weight, values) * counted
         values = values * counted
+    elif values.dim() == 0:
+        return values
+    if reduction == "none":
+        return values
     if reduction == "sum":
-        values = values.sum() if values.dim() else values
-    elif reduction == "mean" and (counted.dim() > 0 or weight is not None):
-        whole = counted.sum()
-        values = values.sum() if values.dim() else values
-        values = values / (whole.clamp(min=1) if weight is None else whole.where(whole > 0, 1.0))
-    return values if values.dtype == scores.dtype else values.to(scores.dtype)
+        return values.sum()
+    total = counted.sum()
+    return values.sum() / (total.clamp(min=1) if weight is None else total.where(total > 0, 1.0))
 
 
 def is_autocast(tensor: Tensor) -> bool:
@@ -147,6 +91,7 @@ class StructuredLoss(GroupModule):
         task: what is predicted and what it costs, e.g. `AveragePrecision()`.
         update: which two outputs are contrasted, e.g. `PositiveDirect(epsilon=1.0)`.
         reduction: "mean" over the lists that count, "sum", or "none" for one value for each list.
+        dim: which dimension of scores is the list. For scores (samples, classes), dim=0 makes each class one list.
         ignore_index: a value of the target whose items are left out, as in torch's cross-entropy.
         process_group: processes that hold parts of the same lists, e.g. torch.distributed.group.WORLD. Scores are then
             ranked together, and gradients are those of one process after the mean that DistributedDataParallel takes.
@@ -157,7 +102,7 @@ class StructuredLoss(GroupModule):
       leading dimensions are a batch of lists.
     - target (..., items): 0 or 1 for each item, as bool, int or float. Some tasks take another target and say so.
     - mask (..., items), optional: True where an item is valid.
-    - dim: which dimension is the list. For scores (samples, classes), dim=0 makes each class one list.
+    - dim: in place of the one that the loss was made with.
     - indexes (items,): for flat scores. Items with the same integer are one list; they may come in any order.
     - weight (...): how much each list counts in the mean. With indexes there is one for each id, in ascending order;
       with process_group, for the lists of all processes.
@@ -184,6 +129,7 @@ class StructuredLoss(GroupModule):
         update: Update,
         reduction: str = "mean",
         *,
+        dim: int = -1,
         ignore_index: int | None = None,
         process_group: Any = None,
     ) -> None:
@@ -192,6 +138,7 @@ class StructuredLoss(GroupModule):
         self.task = task
         self.update = update
         self.reduction = check_reduction(reduction)
+        self.dim = dim
         self.ignore_index = ignore_index
         self.process_group = process_group
 
@@ -201,119 +148,116 @@ class StructuredLoss(GroupModule):
         target: Tensor,
         mask: Tensor | None = None,
         *,
-        dim: int = -1,
+        dim: int | None = None,
         indexes: Tensor | None = None,
         weight: Tensor | None = None,
     ) -> Tensor:
         """The loss of these scores."""
-        return _structured_loss(
+        return structured_loss(
             self.task,
             self.update,
             scores,
             target,
             mask,
             self.reduction,
-            dim,
-            indexes,
-            weight,
-            self.ignore_index,
-            self.process_group,
+            dim=self.dim if dim is None else dim,
+            indexes=indexes,
+            weight=weight,
+            ignore_index=self.ignore_index,
+            process_group=self.process_group,
         )
 
     def extra_repr(self) -> str:
-        ignored = "" if self.ignore_index is None else f", ignore_index={self.ignore_index}"
-        return f"task={self.task}, update={self.update}, reduction={self.reduction!r}{ignored}"
+        shown = [f"task={self.task}", f"update={self.update}", f"reduction={self.reduction!r}"]
+        shown += [f"dim={self.dim}"] if self.dim != -1 else []
+        shown += [] if self.ignore_index is None else [f"ignore_index={self.ignore_index}"]
+        return ", ".join(shown)
 
 
-class TaskLoss(StructuredLoss):
-    """`StructuredLoss` on one task, such as `AveragePrecisionLoss`. Options of the task are passed by name."""
+class AveragePrecisionLoss(StructuredLoss):
+    """`StructuredLoss` on `AveragePrecision`.
 
-    task_class: type[Task]
+    >>> scores, target = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 1, 1])
+    >>> AveragePrecisionLoss()(scores, target)
+    tensor(0.4167, grad_fn=<...>)
+    """
 
     def __init__(
         self,
         update: Update = PositiveDirect(1.0),
         reduction: str = "mean",
         *,
-        ignore_index: int | None = None,
-        process_group: Any = None,
-        **options: Any,
-    ) -> None:
-        task = _task_of(self.task_class, options)
-        super().__init__(task, update, reduction, ignore_index=ignore_index, process_group=process_group)
-
-
-def _task_of(make: Callable[..., Task], options: dict[str, Any]) -> Task:
-    """A task with its options, to which the strength of an update does not belong."""
-    for name, update in (("epsilon", "PositiveDirect"), ("margin", "Hinge")):
-        if name in options:
-            raise TypeError(f"{name} belongs to the update, not to the task. Pass update={update}({options[name]!r}).")
-    return make(**options)
-
-
-def _front_door(task_class: type[Task], functional: str) -> tuple[type[TaskLoss], Callable[..., Tensor]]:
-    """The module and the function of a task."""
-    name = task_class.__name__
-    options = [
-        one.replace(kind=Parameter.KEYWORD_ONLY)
-        for one in signature(task_class).parameters.values()
-        if one.kind is Parameter.POSITIONAL_OR_KEYWORD
-    ]
-    listed = "".join(f", {one.name}={one.default!r}" for one in options)
-    update = Parameter("update", Parameter.POSITIONAL_OR_KEYWORD, default=PositiveDirect(1.0), annotation=Update)
-    reduction = Parameter("reduction", Parameter.POSITIONAL_OR_KEYWORD, default="mean", annotation=str)
-    others = [Parameter(one, Parameter.KEYWORD_ONLY, default=None) for one in ("ignore_index", "process_group")]
-    module = type(f"{name}Loss", (TaskLoss,), {
-        "__doc__": f"`StructuredLoss` on `{name}`: {name}Loss(update=PositiveDirect(1.0), reduction='mean'{listed}).",
-        "__module__": __name__,
-        "__signature__": Signature([update, reduction, *others, *options]),
-        "task_class": task_class,
-    })  # fmt: skip
-    default, make = task_class(), lru_cache(maxsize=64)(task_class)
-
-    def function(
-        scores: Tensor,
-        target: Tensor,
-        *,
-        update: Update = PositiveDirect(1.0),
-        mask: Tensor | None = None,
-        reduction: str = "mean",
         dim: int = -1,
-        indexes: Tensor | None = None,
-        weight: Tensor | None = None,
         ignore_index: int | None = None,
         process_group: Any = None,
-        **options: Any,
-    ) -> Tensor:
-        task = _task_of(make, options) if options else default
-        return structured_loss(
-            task,
-            update,
-            scores,
-            target,
-            mask,
-            reduction,
-            dim=dim,
-            indexes=indexes,
-            weight=weight,
-            ignore_index=ignore_index,
-            process_group=process_group,
+    ) -> None:
+        super().__init__(
+            AveragePrecision(), update, reduction, dim=dim, ignore_index=ignore_index, process_group=process_group
         )
 
-    function.__name__ = function.__qualname__ = functional
-    function.__doc__ = f"The functional form of `{name}Loss`."
-    return module, function
+
+class ROCAUCLoss(StructuredLoss):
+    """`StructuredLoss` on `ROCAUC`, the area under the ROC curve.
+
+    >>> scores, target = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 1, 1])
+    >>> ROCAUCLoss()(scores, target)
+    tensor(1., grad_fn=<...>)
+    """
+
+    def __init__(
+        self,
+        update: Update = PositiveDirect(1.0),
+        reduction: str = "mean",
+        *,
+        dim: int = -1,
+        ignore_index: int | None = None,
+        process_group: Any = None,
+    ) -> None:
+        super().__init__(ROCAUC(), update, reduction, dim=dim, ignore_index=ignore_index, process_group=process_group)
 
 
-AveragePrecisionLoss, average_precision_loss = _front_door(AveragePrecision, "average_precision_loss")
-FMeasureLoss, f_measure_loss = _front_door(FMeasure, "f_measure_loss")
-IoULoss, iou_loss = _front_door(IoU, "iou_loss")
-NDCGLoss, ndcg_loss = _front_door(NDCG, "ndcg_loss")
-PartialAUCLoss, partial_auc_loss = _front_door(PartialAUC, "partial_auc_loss")
-PrecisionAtKLoss, precision_at_k_loss = _front_door(PrecisionAtK, "precision_at_k_loss")
-ReciprocalRankLoss, reciprocal_rank_loss = _front_door(ReciprocalRank, "reciprocal_rank_loss")
-ROCAUCLoss, roc_auc_loss = _front_door(ROCAUC, "roc_auc_loss")
-TverskyLoss, tversky_loss = _front_door(Tversky, "tversky_loss")
+class NDCGLoss(StructuredLoss):
+    """`StructuredLoss` on `NDCG`, of the first k ranks or all; the target holds grades.
+
+    >>> scores, grades = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 3, 1])
+    >>> NDCGLoss(k=2)(scores, grades)
+    tensor(0.4214, grad_fn=<...>)
+    """
+
+    def __init__(
+        self,
+        update: Update = PositiveDirect(1.0),
+        reduction: str = "mean",
+        *,
+        k: int | None = None,
+        dim: int = -1,
+        ignore_index: int | None = None,
+        process_group: Any = None,
+    ) -> None:
+        super().__init__(NDCG(k), update, reduction, dim=dim, ignore_index=ignore_index, process_group=process_group)
+
+
+class IoULoss(StructuredLoss):
+    """`StructuredLoss` on `IoU`; with event_dims=2 each image (H, W) is one problem.
+
+    >>> scores = torch.tensor([[[0.9, 0.4], [-0.2, -0.1]]], requires_grad=True)  # one image of 2 × 2 pixels
+    >>> IoULoss(event_dims=2)(scores, torch.tensor([[[1, 0], [0, 1]]]))
+    tensor(1., grad_fn=<...>)
+    """
+
+    def __init__(
+        self,
+        update: Update = PositiveDirect(1.0),
+        reduction: str = "mean",
+        *,
+        event_dims: int = 1,
+        count_empty: bool = False,
+        dim: int = -1,
+        ignore_index: int | None = None,
+        process_group: Any = None,
+    ) -> None:
+        task = IoU(event_dims=event_dims, count_empty=count_empty)
+        super().__init__(task, update, reduction, dim=dim, ignore_index=ignore_index, process_group=process_group)
 
 
 def direct_loss(away: Sequence[Any], toward: Sequence[Any], update: Update, reduction: str = "mean") -> Tensor:
@@ -333,8 +277,8 @@ def direct_loss(away: Sequence[Any], toward: Sequence[Any], update: Update, redu
     check_reduction(reduction)
     away_score, away_loss = check_scored("away", away)
     toward_score, toward_loss = check_scored("toward", toward)
-    check_alike(away_score, toward_score)
-    values = update.row.value(away_score - toward_score, away_loss, toward_loss)
+    check_one_shape(away_score, toward_score)
+    values = update.spec.value(away_score - toward_score, away_loss, toward_loss)
     if reduction == "none":
         return values
     return values.sum() if reduction == "sum" else values.sum() / max(values.numel(), 1)

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from .checks import check_count, check_layers, check_parts, check_rate, check_share
+from .checks import check_count, check_layers, check_parts, check_positive, check_rate, check_share
 from .loss import StructuredLoss
-from .shapes import metric
+from .metric import metric
 from .task import Task
 from .tasks import AveragePrecision
 from .training import WarmUp
@@ -64,7 +64,8 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         task: what to optimise, a task on lists of 0 and 1; None: `AveragePrecision()`.
-        update: which update; None: `PositiveDirect(1.0)`.
+        update: which update; None: `PositiveDirect(epsilon)`.
+        epsilon: the ε of that update, so that a grid search can choose it.
         hidden: the widths of hidden layers; `()` is a linear model.
         batch_size: rows in a batch, approximately. Every batch has its share of positives, and at least one. If there
             are fewer positives than batches, they repeat.
@@ -102,6 +103,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         task: Task | None = None,
         update: Update | None = None,
         *,
+        epsilon: float = 1.0,
         hidden: tuple[int, ...] = (64, 64),
         batch_size: int = 512,
         epochs: int = 100,
@@ -119,6 +121,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.task = task
         self.update = update
+        self.epsilon = epsilon
         self.hidden = hidden
         self.batch_size = batch_size
         self.epochs = epochs
@@ -206,6 +209,12 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         if self.learning_rate is not None:
             check_rate("learning_rate", self.learning_rate)
         check_rate("weight_decay", self.weight_decay, zero=True)
+        check_positive("epsilon", self.epsilon)
+        if self.update is not None and self.epsilon != 1.0:
+            raise ValueError(
+                f"pass update or epsilon, not both; got update={self.update!r}, epsilon={self.epsilon!r}. epsilon is "
+                "that of the default update, PositiveDirect."
+            )
         check_share("warm_up", self.warm_up, zero=True)
         check_share("validation_fraction", self.validation_fraction, one=False)
 
@@ -235,7 +244,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
     def _start(self, features: int) -> None:
         """Make a network with its optimizer and loss, and where random numbers come from."""
         self._task = AveragePrecision() if self.task is None else self.task
-        update = PositiveDirect(1.0) if self.update is None else self.update
+        update = PositiveDirect(self.epsilon) if self.update is None else self.update
         check_parts(self._task, update)
         _check_task(self._task)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)

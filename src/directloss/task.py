@@ -15,7 +15,7 @@ from torch import Tensor
 from .autograd import register, run_output
 from .checks import check_binary, check_finite, check_problems, check_strength, check_weight
 from .groups import Groups
-from .update import TRUTH, Row, Truth, Weight
+from .update import TRUTH, Truth, UpdateSpec, Weight
 
 __all__ = ["Contrast", "Output", "Problem", "Task"]
 
@@ -33,6 +33,8 @@ class Output(NamedTuple):
     """dF/dscores: the shape of scores, zero where masked."""
     loss: Tensor
     """The task loss against the target: the shape of the batch dimensions."""
+    counted: Tensor | None = None
+    """Which problems count, in the shape of the batch dimensions; an oracle need not say so."""
 
 
 class Contrast(NamedTuple):
@@ -66,7 +68,7 @@ class Task(ABC):
     0 and 1. `check_task` tests it. The other methods are inherited: `infer`, `infer_augmented` and `truth` check their
     input and call the oracle. Losses call `contrast`.
 
-    A problem that does not count (see `counts`) gives exactly 0 and no gradient, and is left out of means.
+    A problem that does not count (see `is_scored`) gives exactly 0 and no gradient, and is left out of means.
 
     >>> class TopItem(Task):  # pick one item; L = 1 if it is a negative
     ...     def oracle(self, scores, target, weight, mask):
@@ -88,6 +90,8 @@ class Task(ABC):
     """Whether permuting the items of a list permutes the features; not so for sequences or paths."""
     lists_of_one: bool = False
     """Whether scores (n, 1) have the mean loss of one list of n. If not, losses refuse them without a mask."""
+    binary: bool = False
+    """Whether the target must be 0 or 1 for each item; a wrong one is then refused in the shape that the user has."""
     handle: int
     """The number under which operators find this task."""
 
@@ -97,7 +101,7 @@ class Task(ABC):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "handle"}  # a copy has its own
+        return {name: value for name, value in vars(self).items() if name not in ("handle", "_plans")}  # its own
 
     @abstractmethod
     def oracle(self, scores: Tensor, target: Tensor, weight: Tensor | Truth, mask: Tensor) -> Output:
@@ -121,7 +125,7 @@ class Task(ABC):
         check_binary(scores, target, mask)
         return (target != 0) & mask
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
         """Which problems count, in the shape of the batch: here, those with a valid item.
 
         Gets the target as `check_target` made it.
@@ -161,35 +165,50 @@ class Task(ABC):
         """The ground truth."""
         return Output(*run_output(self, scores, target, TRUTH, mask))
 
-    def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
-        """Contrast the two outputs of an update. A task whose outputs share work, as sorting, may override it."""
+    def contrast(
+        self, scores: Tensor, target: Tensor, spec: UpdateSpec, mask: Tensor | None = None, groups: Groups | None = None
+    ) -> Contrast:
+        """Contrast the two outputs of an update. With groups, scores are flat and the lists are theirs."""
+        if groups is not None:
+            return Contrast(*self._each_length(self.contrast, scores, target, spec, mask, groups))
         dtype = torch.promote_types(scores.dtype, torch.float32)
         scores, target, mask, counted = self._prepare(scores, target, mask)
-        away, toward = (self._solve(weight, scores, target, mask, counted) for weight in (row.away, row.toward))
+        away, toward = (self._solve(weight, scores, target, mask, counted) for weight in (spec.away, spec.toward))
         features = away.features - toward.features
         score = (scores * features).sum(_last(self.event_dims))
-        check_strength("the scale of the update", row.scale, counted.shape)
-        value = row.value(score, away.loss, toward.loss)
-        gradient = self._per_problem(row.scale, scores) * features
+        check_strength("the scale of the update", spec.scale, counted.shape)
+        value = spec.value(score, away.loss, toward.loss)
+        gradient = self._per_problem(spec.scale, scores) * features
         return Contrast(gradient.to(dtype), value.to(dtype), counted)
 
-    def contrast_flat(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None, groups: Groups) -> Contrast:
-        """`contrast` of lists of different lengths in a flat tensor; here, those of one length together."""
+    def output(
+        self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None, groups: Groups | None = None
+    ) -> Output:
+        """One output, as `contrast` has two of them."""
+        if groups is not None:
+            return Output(*self._each_length(self.output, scores, target, weight, mask, groups))
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        scores, target, mask, counted = self._prepare(scores, target, mask)
+        found = self._solve(weight, scores, target, mask, counted)
+        return Output(found.features.to(dtype), found.loss.to(dtype), counted)
+
+    def _each_length(
+        self, solve: Any, scores: Tensor, target: Tensor, spec: UpdateSpec | Weight, mask: Tensor | None, groups: Groups
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What `solve` finds for flat scores, lists of one length together."""
         check_finite(scores, mask)  # here, where an error names the place that the user knows
-        gradient = torch.zeros_like(scores, dtype=torch.promote_types(scores.dtype, torch.float32))
-        value = gradient.new_zeros(groups.starts.size - 1)
+        features = torch.zeros_like(scores, dtype=torch.promote_types(scores.dtype, torch.float32))
+        value = features.new_zeros(groups.starts.size - 1)
         counted = torch.zeros_like(value, dtype=torch.bool)
         for lists, items in groups.by_length(scores.device):
             valid = torch.ones_like(items, dtype=torch.bool) if mask is None else mask[items]
-            each = Row._make(number[lists] if isinstance(number, Tensor) and number.dim() else number for number in row)
-            gradient[items], value[lists], counted[lists] = self.contrast(scores[items], target[items], each, valid)
-        return Contrast(gradient, value, counted)
-
-    def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
-        """One output, as `contrast` has two of them."""
-        dtype = torch.promote_types(scores.dtype, torch.float32)
-        found = self._solve(weight, *self._prepare(scores, target, mask))
-        return Output(found.features.to(dtype), found.loss.to(dtype))
+            each = (
+                UpdateSpec(*(_of(number, lists) for number in spec))
+                if isinstance(spec, UpdateSpec)
+                else _of(spec, lists)
+            )
+            features[items], value[lists], counted[lists] = solve(scores[items], target[items], each, valid)
+        return features, value, counted
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -201,7 +220,7 @@ class Task(ABC):
         valid = mask.reshape(*shape, *[1] * (scores.dim() - len(shape)))
         check_finite(scores, valid)
         target = self.check_target(scores, target, mask)
-        return scores.double().where(valid, 0.0), target, mask, self.counts(target, mask)
+        return scores.double().where(valid, 0.0), target, mask, self.is_scored(target, mask)
 
     def _solve(self, weight: Weight, scores: Tensor, target: Tensor, mask: Tensor, counted: Tensor) -> Output:
         if weight is not TRUTH:
@@ -209,7 +228,7 @@ class Task(ABC):
             weight = self._per_problem(weight, scores)
         if not counted.any():  # an oracle need not know about empty lists
             return Output(torch.zeros_like(scores), torch.zeros_like(counted, dtype=scores.dtype))
-        features, loss = self.oracle(scores.clone(), target.clone(), weight, mask.clone())
+        features, loss, *_ = self.oracle(scores.clone(), target.clone(), weight, mask.clone())
         if not counted.all():
             features = features.where(self._per_problem(counted, scores, torch.bool), 0.0)
             loss = loss.where(counted, 0.0)
@@ -220,6 +239,11 @@ class Task(ABC):
         batch = scores.shape[: scores.dim() - self.event_dims]
         value = torch.as_tensor(value, dtype=dtype, device=scores.device).expand(batch)
         return value.reshape(*batch, *[1] * self.event_dims)
+
+
+def _of(number: Any, lists: Tensor) -> Any:
+    """The numbers of some lists, if each has its own."""
+    return number[lists] if isinstance(number, Tensor) and number.dim() else number
 
 
 def _last(dims: int) -> tuple[int, ...]:

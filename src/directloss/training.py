@@ -1,10 +1,11 @@
-"""What training loops import beside the loss: a warm-up, batches with positives, and one ranking over many chunks."""
+"""What training loops import beside the loss: a warm-up, samplers, and one ranking over many chunks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Sampler
 
 from .checks import (
     check_binary,
@@ -13,13 +14,14 @@ from .checks import (
     check_chunks,
     check_count,
     check_labels,
+    check_loss,
     check_same_scores,
     check_share,
     check_steps,
     check_warm_up,
 )
 
-__all__ = ["WarmUp", "accumulate", "with_positives"]
+__all__ = ["ClassesSampler", "PositivesSampler", "WarmUp", "accumulate"]
 
 
 class WarmUp(nn.Module):
@@ -51,7 +53,7 @@ class WarmUp(nn.Module):
 
     def __init__(self, loss: nn.Module, steps: int, first: Callable[..., Tensor] | None = None) -> None:
         super().__init__()
-        self.loss = loss
+        self.loss = check_loss(loss)
         self.steps = check_steps(steps)
         self.first = first
         self.step = 0
@@ -102,42 +104,105 @@ def _cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
     return nn.functional.binary_cross_entropy_with_logits(scores, target.to(scores.dtype), reduction=reduction)
 
 
-def with_positives(
-    target: Tensor, batch: int, share: float, generator: torch.Generator | None = None
-) -> Iterator[Tensor]:
-    """Yield batches of indices without end, drawn at random with replacement; the given share is positive.
+class PositivesSampler(Sampler[list[int]]):
+    """Batches of indices for `DataLoader(batch_sampler=...)`, each with positives and negatives.
+
+    An epoch has as many batches as `batch_size` goes into the number of samples. Every batch has its share of
+    positives, at least one sample of each class. Samples of a class are drawn without replacement until all of them
+    were drawn, then anew. So in an epoch a class whose share is that of the target comes once.
 
     Args:
         target: (samples,), 0 or 1 for each sample, as bool, int or float.
-        batch: the number of indices in a batch, 2 or more.
-        share: the share of positives in a batch; at least one of each class is drawn.
+        batch_size: the number of indices in a batch, 2 or more.
+        share: the share of positives in a batch; None: their share in the target.
         generator: for the random numbers; None uses torch's own.
 
     >>> target = torch.arange(100) < 3
-    >>> items = next(with_positives(target, batch=8, share=0.25, generator=torch.Generator().manual_seed(0)))
-    >>> items.shape, int(target[items].sum())
-    (torch.Size([8]), 2)
+    >>> batches = PositivesSampler(target, batch_size=8, share=0.25, generator=torch.Generator().manual_seed(0))
+    >>> len(batches), [int(target[batch].sum()) for batch in batches][:3]
+    (12, [2, 2, 2])
     """
-    check_labels(target)
-    check_binary(target, target, None)
-    check_count("batch", batch, 2)
-    check_share("share", share)
-    positives, negatives = (which.nonzero().squeeze(1) for which in (target != 0, target == 0))
-    if not len(positives) or not len(negatives):
-        lacking = "negatives" if len(positives) else "positives"
-        raise ValueError(f"A batch needs positives and negatives; the target has no {lacking}.")
-    return _drawn(positives, negatives, batch, min(max(round(share * batch), 1), batch - 1), generator)
+
+    def __init__(
+        self, target: Tensor, batch_size: int, share: float | None = None, generator: torch.Generator | None = None
+    ) -> None:
+        check_labels(target)
+        check_binary(target, target, None)
+        check_count("batch_size", batch_size, 2)
+        positive = target != 0
+        self.classes = positive.nonzero().squeeze(1), (~positive).nonzero().squeeze(1)
+        if not all(len(rows) for rows in self.classes):
+            lacking = "negatives" if len(self.classes[0]) else "positives"
+            raise ValueError(f"a batch needs positives and negatives; the target has no {lacking}.")
+        if share is None:
+            share = len(self.classes[0]) / len(target)
+        check_share("share", share)
+        self.batch_size = batch_size
+        self.positives = min(max(round(share * batch_size), 1), batch_size - 1)
+        self.generator = generator
+
+    def __len__(self) -> int:
+        return max(sum(map(len, self.classes)) // self.batch_size, 1)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        sizes = self.positives, self.batch_size - self.positives
+        drawn = [_rounds(rows, self.generator) for rows in self.classes]
+        for _ in range(len(self)):
+            yield [next(rows) for rows, size in zip(drawn, sizes, strict=True) for _ in range(size)]
 
 
-def _drawn(
-    positives: Tensor, negatives: Tensor, batch: int, wanted: int, generator: torch.Generator | None
-) -> Iterator[Tensor]:
+class ClassesSampler(Sampler[list[int]]):
+    """Batches of indices for `DataLoader(batch_sampler=...)` with as many samples of each of some classes.
+
+    It is for `RetrievalLoss`, where a query needs another sample of its class. Classes are drawn without replacement
+    until all of them were drawn, then anew, and so are the samples of a class.
+
+    Args:
+        labels: (samples,), the class of each sample, as integers.
+        batch_size: the number of indices in a batch, a multiple of `samples`.
+        samples: the number of samples of a class in a batch, 2 or more. A class that has fewer repeats them.
+        generator: for the random numbers; None uses torch's own.
+
+    >>> labels = torch.arange(60) % 6
+    >>> batches = ClassesSampler(labels, batch_size=8, samples=4, generator=torch.Generator().manual_seed(0))
+    >>> len(batches), [labels[batch].unique().numel() for batch in batches][:3]
+    (7, [2, 2, 2])
+    """
+
+    def __init__(
+        self, labels: Tensor, batch_size: int, samples: int = 4, generator: torch.Generator | None = None
+    ) -> None:
+        check_labels(labels)
+        check_count("batch_size", batch_size)
+        check_count("samples", samples, 2)
+        self.classes = [(labels == label).nonzero().squeeze(1) for label in labels.unique()]
+        if batch_size % samples or batch_size // samples > len(self.classes):
+            raise ValueError(
+                f"batch_size must be a multiple of samples, with at most {len(self.classes)} classes in a batch; got "
+                f"batch_size={batch_size} and samples={samples}."
+            )
+        self.batch_size, self.samples, self.generator = batch_size, samples, generator
+
+    def __len__(self) -> int:
+        return max(sum(map(len, self.classes)) // self.batch_size, 1)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        drawn = [_rounds(rows, self.generator) for rows in self.classes]
+        left: list[int] = []
+        for _ in range(len(self)):
+            batch: list[int] = []
+            while len(batch) < self.batch_size // self.samples:
+                if not left:  # those that are in this batch come last
+                    order = torch.randperm(len(self.classes), generator=self.generator).tolist()
+                    left = sorted(order, key=batch.__contains__)
+                batch.append(left.pop(0))
+            yield [next(drawn[k]) for k in batch for _ in range(self.samples)]
+
+
+def _rounds(rows: Tensor, generator: torch.Generator | None) -> Iterator[int]:
+    """All rows in random order, again and again."""
     while True:
-        drawn = (
-            which[torch.randint(len(which), (count,), generator=generator)]
-            for which, count in ((positives, wanted), (negatives, batch - wanted))
-        )
-        yield torch.cat(list(drawn))
+        yield from rows[torch.randperm(len(rows), generator=generator)].tolist()
 
 
 def accumulate(

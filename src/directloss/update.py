@@ -1,7 +1,7 @@
 """Which two outputs are contrasted: the paper's updates and one more, a small class each.
 
 An update is a row of a table: the weight of the task loss in two inferences, and a scale. The gradient on the scores is
-scale·(features(away) − features(toward)). `Row.value` is the function that it is the gradient of.
+scale·(features(away) − features(toward)). `UpdateSpec.value` is the function that it is the gradient of.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ __all__ = [
     "NegativeDirect",
     "Perceptron",
     "PositiveDirect",
-    "Row",
     "Truth",
     "Update",
+    "UpdateSpec",
     "Weight",
 ]
 
@@ -40,16 +40,16 @@ TRUTH: Final = Truth.TRUTH
 """Stands in the place of a weight for the ground truth, which is no argmax of F + weight·L."""
 
 Weight = float | Tensor | Truth
-"""Which output: argmax F + weight·L for a number, or a tensor with one number a list; 0 is the prediction; TRUTH."""
+"""Which output: argmax F + weight·L for a number, or a tensor with one number per list; 0 is the prediction; TRUTH."""
 
 
-class Row(NamedTuple):
+class UpdateSpec(NamedTuple):
     """A row of the table of updates: which output to move away from, which to move toward, and how far.
 
-    >>> row = PositiveDirect(epsilon=0.5).row
-    >>> row
-    Row(away=0.5, toward=0.0, scale=2.0)
-    >>> row.value(score=-0.1, away_loss=1.0, toward_loss=0.0)
+    >>> spec = PositiveDirect(epsilon=0.5).spec
+    >>> spec
+    UpdateSpec(away=0.5, toward=0.0, scale=2.0)
+    >>> spec.value(score=-0.1, away_loss=1.0, toward_loss=0.0)
     0.8
     """
 
@@ -70,17 +70,17 @@ def _times(weight: Weight, loss: Any) -> Any:
 
 
 class Update(Protocol):
-    """Anything with a row.
+    """Anything with a `spec`.
 
     >>> class HalfHinge:
-    ...     row = Row(away=2.0, toward=TRUTH, scale=0.5)
+    ...     spec = UpdateSpec(away=2.0, toward=TRUTH, scale=0.5)
     >>> from directloss import AveragePrecisionLoss
     >>> AveragePrecisionLoss(HalfHinge())(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1]))
     tensor(1.9167)
     """
 
     @property
-    def row(self) -> Row:
+    def spec(self) -> UpdateSpec:
         """The two outputs that are contrasted, and the scale."""
         ...
 
@@ -101,8 +101,8 @@ class PositiveDirect:
         object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
 
     @property
-    def row(self) -> Row:
-        return Row(self.epsilon, 0.0, 1 / self.epsilon)
+    def spec(self) -> UpdateSpec:
+        return UpdateSpec(self.epsilon, 0.0, 1 / self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class NegativeDirect:
         object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
 
     @property
-    def row(self) -> Row:
-        return Row(0.0, -self.epsilon, 1 / self.epsilon)
+    def spec(self) -> UpdateSpec:
+        return UpdateSpec(0.0, -self.epsilon, 1 / self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class CentralDirect:
         object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
 
     @property
-    def row(self) -> Row:
-        return Row(self.epsilon, -self.epsilon, 0.5 / self.epsilon)
+    def spec(self) -> UpdateSpec:
+        return UpdateSpec(self.epsilon, -self.epsilon, 0.5 / self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ class Hinge:
         object.__setattr__(self, "margin", check_positive("margin", self.margin))
 
     @property
-    def row(self) -> Row:
-        return Row(self.margin, TRUTH, 1.0)
+    def spec(self) -> UpdateSpec:
+        return UpdateSpec(self.margin, TRUTH, 1.0)
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,8 @@ class Perceptron:
     """
 
     @property
-    def row(self) -> Row:
-        return Row(0.0, TRUTH, 1.0)
+    def spec(self) -> UpdateSpec:
+        return UpdateSpec(0.0, TRUTH, 1.0)
 
 
 UPDATES: dict[str, type[Update]] = {

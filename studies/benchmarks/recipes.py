@@ -26,7 +26,8 @@ from directloss_studies.trainers import passes
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from directloss import ROCAUC, AveragePrecision, ByRank, PositiveDirect, RankingTask, structured_loss
+from directloss import ROCAUC, AveragePrecision, PositiveDirect, structured_loss
+from directloss.families import ByRank, RankingTask
 from studies.benchmarks.tables import Runs
 
 RESULTS = Path(__file__).parent.parent / "results" / "recipes.json"

@@ -16,8 +16,7 @@ import torch
 from directloss_studies.data.label_noise import flip_labels
 from torch import Tensor, nn
 
-from directloss import AveragePrecision, AveragePrecisionLoss, PositiveDirect, ScoreMemory, metric
-from directloss.training import WarmUp, accumulate
+from directloss import AveragePrecision, AveragePrecisionLoss, PositiveDirect, ScoreMemory, WarmUp, accumulate, metric
 from studies.benchmarks.tables import Part, Runs, load, split
 
 RESULTS = Path(__file__).parent.parent / "results" / "score_memory.json"
@@ -55,7 +54,7 @@ def train(method: str, training: Part, rate: float, seed: int, batch: int, epoch
     rows = batch * CHUNKS if method == "two passes" else batch
     steps = epochs * (len(x) // rows)
     loss = WarmUp(AveragePrecisionLoss(PositiveDirect(EPSILON)), steps if method == "x-ent" else steps // 10)
-    memory = ScoreMemory(target)
+    memory = ScoreMemory(loss, target)
     for _ in range(epochs):
         order = torch.randperm(len(x))
         for items in order[: len(x) // rows * rows].split(rows):
@@ -63,7 +62,7 @@ def train(method: str, training: Part, rate: float, seed: int, batch: int, epoch
             if method == "two passes":
                 _pass_twice(network, loss, x[items].split(batch), target[items])
             elif method == "memory":
-                memory(loss, network(x[items]), items).backward()
+                memory(network(x[items]), items).backward()
             else:
                 loss(network(x[items]), target[items]).backward()
             optimizer.step()

@@ -34,8 +34,7 @@ from directloss_studies.vision.backbones import AlexNet, SqueezeNet, cached_back
 from directloss_studies.vision.crops import crop, normalised
 from directloss_studies.vision.images import read_image
 
-from directloss import AveragePrecisionLoss
-from directloss.training import accumulate
+from directloss import AveragePrecisionLoss, accumulate
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,10 @@ import torch
 from directloss_studies.linear_models import LINEAR_MODELS, SHARES, fit
 from directloss_studies.networks import Classifiers, Heads, Networks, Scaling
 from directloss_studies.sweep import combinations
-from directloss_studies.trainers import fine_tune, passes, train
+from directloss_studies.trainers import fine_tune, passes, stratified, train
 from torch import nn
 
-from directloss import AveragePrecisionLoss
-from directloss.training import accumulate, with_positives
+from directloss import AveragePrecisionLoss, accumulate
 
 WIDTHS = (5, 7, 4, 1)
 
@@ -104,21 +103,21 @@ def test_a_batch_that_holds_all_items_is_the_whole_set(batch):
 def test_every_batch_has_its_share_of_positives(batch, share, wanted, positives):
     target = torch.arange(40) < positives
     target = target[torch.randperm(40, generator=torch.Generator().manual_seed(1))]
-    batches = with_positives(target, batch, share, torch.Generator().manual_seed(0))
+    batches = stratified(target, batch, share, torch.Generator().manual_seed(0))
     drawn = [next(batches) for _ in range(600)]
     assert {len(items) for items in drawn} == {batch}
     assert {int(target[items].sum()) for items in drawn} == {wanted}
     seen = torch.cat(drawn).unique()
     assert target[seen].sum() == positives  # none is never seen
     assert (~target[seen]).sum() == 40 - positives
-    again = with_positives(target, batch, share, torch.Generator().manual_seed(0))
+    again = stratified(target, batch, share, torch.Generator().manual_seed(0))
     assert all(torch.equal(items, next(again)) for items in drawn)
 
 
 @pytest.mark.parametrize(("value", "lacking"), [(True, "negatives"), (False, "positives")])
 def test_a_target_of_one_kind_is_refused(value, lacking):
     with pytest.raises(ValueError, match=f"A batch needs positives and negatives; the target has no {lacking}"):
-        with_positives(torch.full((9,), value), 4, 0.25, None)
+        stratified(torch.full((9,), value), 4, 0.25, None)
 
 
 def test_training_sees_the_batches_that_it_is_given():

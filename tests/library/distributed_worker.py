@@ -11,8 +11,15 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from directloss import AveragePrecision, CentralDirect, PositiveDirect, RetrievalLoss, ScoreMemory, StructuredLoss
-from directloss.training import WarmUp
+from directloss import (
+    AveragePrecision,
+    CentralDirect,
+    PositiveDirect,
+    RetrievalLoss,
+    ScoreMemory,
+    StructuredLoss,
+    WarmUp,
+)
 
 
 def data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from directloss import AveragePrecisionLoss
-from directloss.training import accumulate
+from directloss import AveragePrecisionLoss, accumulate
 
 X, Y = torch.randn(12, 2, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3 == 0
 NETWORK = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))

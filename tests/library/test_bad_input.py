@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from members import average_precision_loss
 
 from directloss import (
     NDCG,
-    TRUTH,
     AveragePrecision,
     AveragePrecisionLoss,
     CentralDirect,
@@ -19,22 +19,23 @@ from directloss import (
     IoU,
     NegativeDirect,
     PositiveDirect,
+    PositivesSampler,
     PrecisionAtK,
     RecallAtK,
     RetrievalLoss,
-    Row,
     ScoreMemory,
     StructuredLoss,
+    WarmUp,
     ZeroOne,
-    average_precision_loss,
     checks,
     diagnose,
     direct_loss,
     metric,
     structured_loss,
 )
+from directloss.families import TRUTH, UpdateSpec
 from directloss.kernels import lists as kernels
-from directloss.training import WarmUp, with_positives
+from directloss.testing import check_task
 
 S = torch.tensor([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]])
 T = torch.tensor([[1, 0, 1], [0, 1, 0]])
@@ -121,9 +122,9 @@ def test_strength_of_another_shape_than_the_batch_is_refused(task):
 
 
 class Mine(NamedTuple):
-    """An update whose row is given."""
+    """An update whose spec is given."""
 
-    row: Row
+    spec: UpdateSpec
 
 
 def test_a_list_in_the_shape_of_lists_of_one_item_is_refused_with_the_cure():
@@ -158,7 +159,8 @@ def test_lists_of_one_item_are_refused_by_all_that_measure_lists(task):
 def test_a_batch_of_one_sample_is_a_list_of_one_for_each_class():
     scores, target = torch.randn(1, 5, requires_grad=True), torch.tensor([[1, 0, 0, 1, 0]])
     for loss in (AveragePrecisionLoss(), AveragePrecisionLoss(ignore_index=-1)):
-        assert loss(scores, target, dim=0) == metric(AveragePrecision(), scores, target, dim=0) == 0
+        assert loss(scores, target, dim=0) == 0
+    assert metric(AveragePrecision(), scores, target, dim=0).isnan()
     assert AveragePrecisionLoss(ignore_index=torch.tensor(0))(scores, target) == 0  # a number, too
     one = RetrievalLoss()(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]), torch.randn(1, 3), torch.tensor([1]))
     assert one == 0
@@ -181,7 +183,7 @@ def test_two_scores_for_each_item_are_refused_with_the_cure():
     [
         ({"dim": 5}, ValueError, r"dim must be from -2 to 1 for scores of shape \(4, 4\); got 5"),
         ({"dim": -3}, ValueError, "got -3"),
-        ({"dim": "0"}, TypeError, "dim must be a whole number; got '0'"),
+        ({"dim": "0"}, TypeError, "dim must be an integer; got '0'"),
         ({"dim": 0, "indexes": torch.zeros(4, 4, dtype=torch.long)}, ValueError, "pass dim or indexes, not both"),
         ({"ignore_index": "-1"}, TypeError, "ignore_index must be a number.*got '-1' of type str"),
     ],
@@ -194,10 +196,10 @@ def test_options_of_shapes_are_checked(options, error, words):
 
 
 @pytest.mark.parametrize("task", [AveragePrecision(), ZeroOne()], ids=str)
-def test_row_that_is_not_finite_is_refused(task):
-    for row in (Row(math.inf, 0.0, 1.0), Row(0.0, -math.inf, 1.0), Row(0.0, TRUTH, math.nan)):
+def test_a_spec_that_is_not_finite_is_refused(task):
+    for spec in (UpdateSpec(math.inf, 0.0, 1.0), UpdateSpec(0.0, -math.inf, 1.0), UpdateSpec(0.0, TRUTH, math.nan)):
         with pytest.raises(ValueError, match="must be finite; got"):
-            StructuredLoss(task, Mine(row))(S, T)
+            StructuredLoss(task, Mine(spec))(S, T)
 
 
 def test_bad_reduction_is_refused():
@@ -298,15 +300,15 @@ SLIPS = {
         "mask must be a tensor; got list",
     ),
     "ids that are floats": (lambda: AveragePrecisionLoss()(LIST, LABELS, indexes=LIST), r"Pass indexes.long\(\)"),
-    "epsilon of a loss": (lambda: AveragePrecisionLoss(epsilon=0.1), r"Pass update=PositiveDirect\(0.1\)"),
-    "margin of a function": (
-        lambda: average_precision_loss(LIST, LABELS, margin=2.0),
-        r"Pass update=Hinge\(2.0\)",
-    ),
     "a number as update": (lambda: AveragePrecisionLoss(0.1), r"Pass update=PositiveDirect\(0.1\)"),
     "an update as task": (lambda: RetrievalLoss(PositiveDirect(0.05)), r"Pass update=PositiveDirect"),
     "a class as task": (lambda: metric(AveragePrecision, LIST, LABELS), r"Pass task=AveragePrecision\(\)"),
     "a loss as task": (lambda: metric(AveragePrecisionLoss(), LIST, LABELS), "task must be an instance"),
+    "a class to check": (lambda: check_task(AveragePrecision), r"Pass task=AveragePrecision\(\)"),
+    "a class to warm up": (lambda: WarmUp(AveragePrecisionLoss, steps=1), r"Pass AveragePrecisionLoss\(\)"),
+    "a class with a memory": (lambda: ScoreMemory(AveragePrecisionLoss, LABELS), r"Pass AveragePrecisionLoss\(\)"),
+    "a task to warm up": (lambda: WarmUp(AveragePrecision(), steps=1), r"Pass AveragePrecisionLoss\(\)"),
+    "labels in the place of a loss": (lambda: ScoreMemory(LABELS, LIST), "loss must be an instance"),
     "a class to diagnose": (lambda: diagnose(AveragePrecision, LIST, LABELS), "task must be an instance"),
     "a list to diagnose": (lambda: diagnose(AveragePrecision(), [0.5], LABELS), "scores must be a tensor"),
     "nothing to diagnose": (lambda: diagnose(AveragePrecision(), LIST, 0 * LABELS), "no list counts"),
@@ -323,14 +325,17 @@ SLIPS = {
     "arrays to search": (lambda: RetrievalLoss()(S.numpy(), LABELS[:2]), "embeddings must be a tensor; got ndarray"),
     "labels of -1": (lambda: AveragePrecisionLoss()(LIST, LABELS - 1), "ignore_index="),
     "labels of -1 to remember": (
-        lambda: ScoreMemory(LABELS - 1)(AveragePrecisionLoss(), LIST, torch.arange(3)),
+        lambda: ScoreMemory(AveragePrecisionLoss(), LABELS - 1)(LIST, torch.arange(3)),
         "target must hold only 0 and 1",
     ),
-    "nan to remember": (lambda: ScoreMemory(LABELS).remember(LIST / 0 * 0, torch.arange(3)), "scores must be finite"),
-    "a column of labels": (lambda: with_positives(LABELS[:, None], 4, 0.5, None), r"shape \(samples,\)"),
-    "labels that are none": (lambda: with_positives(LABELS * 2, 4, 0.5, None), "target must hold only 0 and 1"),
-    "a batch of one": (lambda: with_positives(LABELS, 1, 0.5, None), "batch must be at least 2; got 1"),
-    "a share that is none": (lambda: with_positives(LABELS, 4, 2.0, None), "share must be a share"),
+    "nan to remember": (
+        lambda: ScoreMemory(AveragePrecisionLoss(), LABELS).remember(LIST / 0 * 0, torch.arange(3)),
+        "scores must be finite",
+    ),
+    "a column of labels": (lambda: PositivesSampler(LABELS[:, None], 4), r"shape \(samples,\)"),
+    "labels that are none": (lambda: PositivesSampler(LABELS * 2, 4), "target must hold only 0 and 1"),
+    "a batch of one": (lambda: PositivesSampler(LABELS, 1), "batch_size must be at least 2; got 1"),
+    "a share that is none": (lambda: PositivesSampler(LABELS, 4, 2.0), "share must be a share"),
 }
 
 
@@ -343,5 +348,5 @@ def test_slips_of_newcomers_are_told_the_cure(slip):
 
 def test_batches_have_positives_whatever_type_labels_have():
     for target in (LABELS, LABELS.float(), LABELS.bool()):
-        items = next(with_positives(target, 8, 0.25, torch.Generator().manual_seed(0)))
+        items = next(iter(PositivesSampler(target, 8, 0.25, torch.Generator().manual_seed(0))))
         assert int((target[items] != 0).sum()) == 2

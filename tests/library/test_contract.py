@@ -13,8 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from directloss import (
     NDCG,
     ROCAUC,
-    TASKS,
-    TRUTH,
     AveragePrecision,
     AveragePrecisionLoss,
     CentralDirect,
@@ -26,12 +24,13 @@ from directloss import (
     Perceptron,
     PositiveDirect,
     PrecisionAtK,
-    Problem,
-    Row,
     StructuredLoss,
     Task,
     ZeroOne,
 )
+from directloss.families import TRUTH, UpdateSpec
+from directloss.tasks import TASKS
+from directloss.testing import Problem
 
 UPDATES = [PositiveDirect, NegativeDirect, CentralDirect, Hinge]
 
@@ -98,9 +97,9 @@ def test_weights_of_augmented_inference_may_differ_from_list_to_list(task, probl
     together = task.infer_augmented(scores, target, weights)
     for k, weight in enumerate(weights.tolist()):
         alone = task.infer_augmented(scores[k], target[k], weight)
-        torch.testing.assert_close((together.features[k], together.loss[k]), tuple(alone), rtol=0, atol=0)
+        torch.testing.assert_close(tuple(part[k] for part in together), tuple(alone), rtol=0, atol=0)
     prediction = task.infer(scores[2], target[2])
-    torch.testing.assert_close((together.features[2], together.loss[2]), tuple(prediction), rtol=0, atol=0)
+    torch.testing.assert_close(tuple(part[2] for part in together), tuple(prediction), rtol=0, atol=0)
 
 
 @EVERY
@@ -162,12 +161,12 @@ class Two(NamedTuple):
     strength: float | torch.Tensor
 
     @property
-    def row(self):
-        return Row(self.strength, -1.0, 1 / (1 + self.strength))
+    def spec(self):
+        return UpdateSpec(self.strength, -1.0, 1 / (1 + self.strength))
 
 
 @EVERY
-def test_an_update_of_your_own_is_a_row(task, problem):
+def test_an_update_of_your_own_has_a_spec(task, problem):
     scores, target = problem(7)
     value, grad = gradient(StructuredLoss(task, Two(0.5)), scores, target)
     away, toward = task.infer_augmented(scores, target, 0.5), task.infer_augmented(scores, target, -1.0)
@@ -176,17 +175,17 @@ def test_an_update_of_your_own_is_a_row(task, problem):
     torch.testing.assert_close(value, ((scores * features).sum() + 0.5 * away.loss + toward.loss) / 1.5)
 
 
-def test_value_of_a_row_stands_where_the_truth_has_no_loss():
-    assert Row(2.0, TRUTH, 0.5).value(score=1.0, away_loss=0.25, toward_loss=0.0) == 0.75
-    assert Row(TRUTH, 2.0, 0.5).value(score=1.0, away_loss=0.0, toward_loss=0.25) == 0.25
-    assert Perceptron().row == Row(0.0, TRUTH, 1.0)
-    assert repr(Hinge().row) == "Row(away=1.0, toward=TRUTH, scale=1.0)"
+def test_value_of_a_spec_stands_where_the_truth_has_no_loss():
+    assert UpdateSpec(2.0, TRUTH, 0.5).value(score=1.0, away_loss=0.25, toward_loss=0.0) == 0.75
+    assert UpdateSpec(TRUTH, 2.0, 0.5).value(score=1.0, away_loss=0.0, toward_loss=0.25) == 0.25
+    assert Perceptron().spec == UpdateSpec(0.0, TRUTH, 1.0)
+    assert repr(Hinge().spec) == "UpdateSpec(away=1.0, toward=TRUTH, scale=1.0)"
 
 
 class Careless(Task):
     """Gives nonsense where a list does not count."""
 
-    def counts(self, target, mask):
+    def is_scored(self, target, mask):
         return target.any(-1)
 
     def oracle(self, scores, target, weight, mask):
@@ -271,7 +270,7 @@ def test_what_the_task_does_not_take_is_refused_in_words(task, scores, target, m
         StructuredLoss(task, PositiveDirect(1.0))(scores, target, mask)
 
 
-def test_front_door_takes_a_strength_for_every_list():
+def test_a_loss_takes_a_strength_for_every_list():
     scores, target = lists(4, 50)
     share = target.double().mean(-1)
     value = AveragePrecisionLoss(PositiveDirect(4 * share / (1 - share)))(scores, target)

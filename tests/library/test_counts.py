@@ -12,10 +12,11 @@ from members import UPDATES, epsilons, lists
 from sklearn.metrics import fbeta_score, jaccard_score
 from test_linear_losses import SIZES, eps_half, gradient, spread
 
-from directloss import CentralDirect, PositiveDirect, StructuredLoss, check_task
+from directloss import CentralDirect, PositiveDirect, StructuredLoss
 from directloss.families import counts
 from directloss.families.counts import CountTask, TverskyTask
 from directloss.tasks.counts import FMeasure, IoU, Tversky
+from directloss.testing import check_task
 
 TASKS = [
     FMeasure(),
@@ -50,8 +51,8 @@ class Table(CountTask):
     def loss(self, true_positives, false_positives, positives, negatives):
         return self.task.loss(true_positives, false_positives, positives, negatives)
 
-    def counts(self, target, mask):
-        return self.task.counts(target, mask)
+    def is_scored(self, target, mask):
+        return self.task.is_scored(target, mask)
 
 
 @pytest.mark.parametrize("task", [*TASKS, GMean(), Table(FMeasure()), Table(IoU(count_empty=True))], ids=str)
@@ -119,7 +120,7 @@ def test_value_is_exact_however_large_the_scores_far_away_are():
 
 def test_lists_without_positives_count_only_if_asked():
     scores, target = torch.tensor([[0.4, -0.1, 0.2], [-0.4, -0.1, -0.2]]), torch.zeros(2, 3)
-    row = CentralDirect(2.0).row
+    row = CentralDirect(2.0).spec
     plain = IoU().contrast(scores, target, row)
     assert not plain.counted.any()
     assert not plain.gradient.any()

@@ -24,14 +24,14 @@ TASK = AveragePrecision()
 class Heavier(AveragePrecision):
     """Wrong: takes more weight than it is told to."""
 
-    def output(self, scores, target, weight, mask=None):
+    def output(self, scores, target, weight, mask=None, groups=None):
         return super().output(scores, target, weight * 1.5 if isinstance(weight, torch.Tensor) else weight, mask)
 
 
 class Forgetful(AveragePrecision):
     """Wrong: looks at the order of the input."""
 
-    def output(self, scores, target, weight, mask=None):
+    def output(self, scores, target, weight, mask=None, groups=None):
         return super().output(scores + 1e-3 * torch.arange(scores.shape[-1]), target, weight, mask)
 
 

@@ -5,9 +5,10 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 import torch
+from members import average_precision_loss
 
 from benchmarks.dynamic_programme import average_precision_objective, average_precision_reference
-from directloss import AveragePrecision, NegativeDirect, PositiveDirect, average_precision_loss
+from directloss import AveragePrecision, NegativeDirect, PositiveDirect
 from directloss.kernels import average_precision as kernels
 from tests.fuzz import ANSWERS, KINDS, draw, fuzzed_tasks, laws, staircases
 

@@ -6,21 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from members import LISTS, MEMBERS, lists
 
-from directloss import (
-    NDCG,
-    TASKS,
-    TRUTH,
-    UPDATES,
-    CentralDirect,
-    CountTask,
-    NegativeDirect,
-    PositiveDirect,
-    PrecisionAtK,
-    RankingTask,
-    RecallAtK,
-    StructuredLoss,
-    check_task,
-)
+from directloss import NDCG, CentralDirect, NegativeDirect, PositiveDirect, PrecisionAtK, RecallAtK, StructuredLoss
+from directloss.families import TRUTH, CountTask, RankingTask
+from directloss.tasks import TASKS
+from directloss.testing import check_task
+from directloss.update import UPDATES
 
 members = st.sampled_from(MEMBERS)
 tasks = st.sampled_from(LISTS)
@@ -36,7 +26,7 @@ def gradient(loss, scores, target, mask=None):
 def expected(task, update, scores, target):
     """The table of updates, written out with the three oracles."""
     outputs = []
-    for weight in (update.row.away, update.row.toward):
+    for weight in (update.spec.away, update.spec.toward):
         if weight is TRUTH:
             output = task.truth(scores, target)
         elif weight == 0:
@@ -46,7 +36,7 @@ def expected(task, update, scores, target):
         paid = 0 if weight is TRUTH else weight * output.loss
         outputs.append((output, (output.features * scores).sum() + paid))
     (away, away_value), (toward, toward_value) = outputs
-    return update.row.scale * (away_value - toward_value), update.row.scale * (away.features - toward.features)
+    return update.spec.scale * (away_value - toward_value), update.spec.scale * (away.features - toward.features)
 
 
 def test_every_update_there_is_is_tried():
@@ -205,7 +195,7 @@ def test_reductions_leave_out_lists_that_do_not_count(member):
     each = StructuredLoss(task, update, reduction="none")(scores, target, mask)
     both = isinstance(task, RankingTask | NDCG | PrecisionAtK | RecallAtK)  # they need positives and negatives
     some = isinstance(task, CountTask)  # they need positives
-    counted = task.contrast(scores, target, update.row, mask).counted
+    counted = task.contrast(scores, target, update.spec, mask).counted
     assert counted.tolist() == [True, not (both or some), not both, False]
     assert (each[~counted] == 0).all()
     torch.testing.assert_close(StructuredLoss(task, update, reduction="sum")(scores, target, mask), each.sum())

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from members import UPDATES, lists
 from sklearn.metrics import balanced_accuracy_score, ndcg_score, top_k_accuracy_score, zero_one_loss
 
-from directloss import Hinge, PositiveDirect, Problem, StructuredLoss, Task, TaskError, ZeroOne, check_task
+from directloss import Hinge, PositiveDirect, StructuredLoss, Task, ZeroOne
 from directloss.families.discounted_gain import DiscountedGainTask
 from directloss.families.linear_loss import LinearLossTask
 from directloss.tasks.balanced_error import BalancedError
 from directloss.tasks.multiclass import MulticlassZeroOne, TopK
 from directloss.tasks.ndcg import NDCG
 from directloss.tasks.selection import PrecisionAtK, RecallAtK
+from directloss.testing import Problem, TaskError, check_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*scale is unusual")  # it has tests of its own below
 COSTS = ((0.0, 0.2, 1.0), (0.5, 0.0, 0.5), (1.0, 0.2, 0.0))
@@ -67,21 +68,21 @@ def test_kernels_give_what_decoder_and_cost_give(task, update, problem, seed):
     if isinstance(task, NDCG):
         target = target * torch.randint(4, target.shape, generator=generator)
     mask = torch.rand(target.shape, generator=generator) < 0.8 if seed % 2 else None
-    shared(task, scores, target, update.row, mask)
+    shared(task, scores, target, update.spec, mask)
 
 
 @pytest.mark.parametrize("task", [*RANKED, *CLASSES], ids=str)
 @pytest.mark.parametrize("update", UPDATES, ids=str)
 def test_batches_types_and_masks_give_what_decoder_and_cost_give(task, update):
     scores, target = batch(task, 2, 3)
-    shared(task, scores, target, update.row)
-    shared(task, scores.round(), target, update.row)
-    shared(task, scores.float(), target, update.row)
+    shared(task, scores, target, update.spec)
+    shared(task, scores.round(), target, update.spec)
+    shared(task, scores.float(), target, update.spec)
     mask = torch.rand(scores.shape, generator=torch.Generator().manual_seed(1)) < 0.7
     if isinstance(task, MulticlassZeroOne | TopK):
         mask.scatter_(-1, target.unsqueeze(-1), True)
         mask[0, 0] = False
-    shared(task, scores.masked_fill(~mask, torch.nan), target, update.row, mask)
+    shared(task, scores.masked_fill(~mask, torch.nan), target, update.spec, mask)
 
 
 @pytest.mark.parametrize("task", [NDCG(), NDCG(1000), PrecisionAtK(30_000)], ids=str)
@@ -150,7 +151,7 @@ def test_infinite_grades_of_masked_items_and_lists_that_do_not_count():
     scores = torch.randn(4, 3)
     target = torch.tensor([[1.0, 0.0, torch.inf], [2.0, 2.0, -1.0], [0.0, 0.0, 5.0], [0.0, 3.0, torch.nan]])
     mask = torch.tensor([True, True, False]).expand(4, 3)
-    found = NDCG().contrast(scores, target, Hinge().row, mask)
+    found = NDCG().contrast(scores, target, Hinge().spec, mask)
     assert found.counted.tolist() == [True, False, False, True]
     assert not found.gradient[1:3].any()
     assert not found.gradient[:, 2].any()
@@ -276,8 +277,8 @@ def test_epsilon_is_in_units_of_scores_for_classes(classes):
     [
         (lambda: NDCG(0), "k must be at least 1; got 0"),
         (lambda: PrecisionAtK(-3), "k must be at least 1; got -3"),
-        (lambda: RecallAtK(cast(Any, 2.5)), "k must be a whole number, 1 or more; got 2.5 of type float"),
-        (lambda: TopK(True), "k must be a whole number"),
+        (lambda: RecallAtK(cast(Any, 2.5)), "k must be an integer, 1 or more; got 2.5 of type float"),
+        (lambda: TopK(True), "k must be an integer"),
         (lambda: MulticlassZeroOne([[0, 1]]), r"costs must be a square matrix.*got shape \(1, 2\)"),
         (lambda: MulticlassZeroOne([[0, 1], [1]]), r"costs must be a square matrix.*got \[\[0, 1\], \[1\]\]"),
         (lambda: MulticlassZeroOne([[0, 2], [1, 0]]), r"costs must be from 0 to 1; got 2.0. Divide"),
@@ -316,7 +317,7 @@ def test_targets_that_are_none_are_refused_in_words(task, scores, target, messag
 def test_true_class_that_is_masked_is_refused_and_an_item_without_classes_does_not_count():
     scores, target = torch.randn(2, 3), torch.tensor([0, -100])
     mask = torch.tensor([[True, True, False], [False, False, False]])
-    found = TopK(1).contrast(scores, target, PositiveDirect(1.0).row, mask)
+    found = TopK(1).contrast(scores, target, PositiveDirect(1.0).spec, mask)
     assert found.counted.tolist() == [True, False]
     with pytest.raises(ValueError, match="class that the mask leaves valid; got 2 at index 0"):
         TopK(1).infer(scores, torch.tensor([2, -100]), mask)

@@ -3,6 +3,8 @@
 `test_distributed.py` has several processes.
 """
 
+from itertools import chain, islice, repeat
+
 import pytest
 import torch
 
@@ -16,10 +18,11 @@ from directloss import (
     Hinge,
     NegativeDirect,
     PositiveDirect,
+    PositivesSampler,
     ScoreMemory,
     StructuredLoss,
+    WarmUp,
 )
-from directloss.training import WarmUp, with_positives
 
 SAMPLES = 60
 LOSSES = [
@@ -44,9 +47,9 @@ def gradient_of(loss, scores, target, mask=None):
     return value.detach(), gradient
 
 
-def call(memory, loss, scores, items):
+def call(memory, scores, items):
     scores = scores.clone().requires_grad_()
-    value = memory(loss, scores, items)
+    value = memory(scores, items)
     (gradient,) = torch.autograd.grad(value, scores)
     return value.detach(), gradient
 
@@ -61,13 +64,13 @@ def factors(target, items, seen):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: repr(loss.task))
 def test_value_of_the_whole_list_and_the_batch_s_part_of_its_gradient(loss):
     scores, target, generator = problem()
-    memory = ScoreMemory(target).double()
+    memory = ScoreMemory(loss, target).double()
     memory.remember(scores, torch.arange(SAMPLES))
     for _ in range(3):
         items = torch.randperm(SAMPLES, generator=generator)[:16]
         scores[items] = torch.randn(16, generator=generator, dtype=torch.float64)
         value, gradient = gradient_of(loss, scores, target)
-        found, at_batch = call(memory, loss, scores[items], items)
+        found, at_batch = call(memory, scores[items], items)
         assert found == value
         torch.testing.assert_close(at_batch, gradient[items] * factors(target, items, memory.seen))
 
@@ -75,32 +78,32 @@ def test_value_of_the_whole_list_and_the_batch_s_part_of_its_gradient(loss):
 def test_batches_of_an_epoch_together_have_the_gradient_of_the_whole_list():
     scores, target, _ = problem()
     target = torch.arange(SAMPLES) % 3 == 0  # each batch of 12 has 4 positives, so all factors are 5
-    memory, loss = ScoreMemory(target).double(), LOSSES[0]
+    memory = ScoreMemory(LOSSES[0], target).double()
     memory.remember(scores, torch.arange(SAMPLES))
-    parts = [call(memory, loss, scores[items], items)[1] for items in torch.arange(SAMPLES).split(12)]
-    torch.testing.assert_close(torch.cat(parts) / 5, gradient_of(loss, scores, target)[1])
+    parts = [call(memory, scores[items], items)[1] for items in torch.arange(SAMPLES).split(12)]
+    torch.testing.assert_close(torch.cat(parts) / 5, gradient_of(LOSSES[0], scores, target)[1])
 
 
 def test_the_expected_gradient_is_that_of_the_whole_list_also_when_more_positives_are_drawn():
     scores, target, generator = problem()
-    memory, loss = ScoreMemory(target).double(), LOSSES[0]
+    memory = ScoreMemory(LOSSES[0], target).double()
     memory.remember(scores, torch.arange(SAMPLES))
-    batches = with_positives(target, batch=8, share=0.5, generator=generator)
+    epochs = chain.from_iterable(repeat(PositivesSampler(target, 8, 0.5, generator)))
     total = torch.zeros_like(scores)
-    for _ in range(2000):
-        items = next(batches)
-        total.index_add_(0, items, call(memory, loss, scores[items], items)[1])  # of an index that comes twice: of both
-    expected = gradient_of(loss, scores, target)[1]
+    for batch in islice(epochs, 2000):
+        items = torch.tensor(batch)
+        total.index_add_(0, items, call(memory, scores[items], items)[1])  # of an index that comes twice: of both
+    expected = gradient_of(LOSSES[0], scores, target)[1]
     assert (total / 2000 - expected).abs().max() < 0.15 * expected.abs().max()
 
 
 def test_samples_are_masked_out_until_they_are_seen():
     scores, target, _ = problem()
-    memory, seen = ScoreMemory(target).double(), torch.zeros(SAMPLES, dtype=torch.bool)
+    memory, seen = ScoreMemory(LOSSES[0], target).double(), torch.zeros(SAMPLES, dtype=torch.bool)
     for items in torch.arange(SAMPLES).split(25):
         seen[items] = True
         value, gradient = gradient_of(LOSSES[0], scores, target, seen)
-        found, at_batch = call(memory, LOSSES[0], scores[items], items)
+        found, at_batch = call(memory, scores[items], items)
         assert found == value
         torch.testing.assert_close(at_batch, gradient[items] * factors(target, items, seen))
         assert torch.equal(memory.seen, seen)
@@ -113,12 +116,13 @@ def test_ignored_samples_are_as_if_they_were_not_there(wrapped):
     labels, ignored = target.long(), torch.arange(SAMPLES) % 3 == 0
     loss, plain = AveragePrecisionLoss(NegativeDirect(0.5), ignore_index=-1), AveragePrecisionLoss(NegativeDirect(0.5))
     kept, items = (~ignored).nonzero().squeeze(1), torch.arange(20)
-    whole, part = ScoreMemory(labels.masked_fill(ignored, -1)).double(), ScoreMemory(labels[kept]).double()
+    whole = ScoreMemory(WarmUp(loss, 0) if wrapped else loss, labels.masked_fill(ignored, -1)).double()
+    part = ScoreMemory(plain, labels[kept]).double()
     whole.remember(scores, torch.arange(SAMPLES))
     part.remember(scores[kept], torch.arange(len(kept)))
-    found, at_batch = call(whole, WarmUp(loss, 0) if wrapped else loss, scores[items] + 1, items)
+    found, at_batch = call(whole, scores[items] + 1, items)
     drawn = items[~ignored[items]]
-    value, expected = call(part, plain, scores[drawn] + 1, torch.searchsorted(kept, drawn))
+    value, expected = call(part, scores[drawn] + 1, torch.searchsorted(kept, drawn))
     assert found == value
     torch.testing.assert_close(at_batch[drawn], expected)
     assert (at_batch[ignored[items]] == 0).all()
@@ -126,11 +130,11 @@ def test_ignored_samples_are_as_if_they_were_not_there(wrapped):
 
 def test_the_last_score_of_an_index_that_comes_twice_counts():
     scores, target, _ = problem()
-    memory = ScoreMemory(target).double()
+    memory = ScoreMemory(LOSSES[0], target).double()
     memory.remember(scores, torch.arange(SAMPLES))
     items = torch.tensor([5, 7, 5, 9, 7, 5])
     drawn = torch.tensor([9.0, 8.0, 0.1, 0.2, -0.3, 0.4], dtype=torch.float64)
-    found, at_batch = call(memory, LOSSES[0], drawn, items)
+    found, at_batch = call(memory, drawn, items)
     scores[[5, 7, 9]] = torch.tensor([0.4, -0.3, 0.2], dtype=torch.float64)
     value, gradient = gradient_of(LOSSES[0], scores, target)
     assert found == value
@@ -142,69 +146,77 @@ def test_the_last_score_of_an_index_that_comes_twice_counts():
 
 def test_a_run_goes_on_where_it_was():
     scores, target, _ = problem(dtype=torch.float32)
-    before, after = ScoreMemory(target), ScoreMemory(target)
+    before, after = ScoreMemory(LOSSES[0], target), ScoreMemory(LOSSES[0], target)
     before.remember(scores[:40], torch.arange(40))
     assert set(before.state_dict()) == {"scores", "seen"}
     after.load_state_dict(before.state_dict())
     items = torch.arange(30, 50)
-    first, second = (call(memory, LOSSES[0], scores[items] + 1, items) for memory in (before, after))
+    first, second = (call(memory, scores[items] + 1, items) for memory in (before, after))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
-    assert repr(after) == "ScoreMemory(samples=60, seen=50)"
+    shown = repr(after)
+    assert shown.startswith("ScoreMemory(")
+    assert "samples=60, seen=50" in shown
+    assert repr(LOSSES[0]) in shown
+    after.loss, before.loss = WarmUp(LOSSES[0], 5), WarmUp(LOSSES[0], 5)
+    call(before, scores[items], items)
+    after.load_state_dict(before.state_dict())
+    assert after.loss.step == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_ranked_in_float32(dtype):
     scores, target, _ = problem(dtype=torch.float32)
-    memory = ScoreMemory(target)
+    memory = ScoreMemory(LOSSES[0], target)
     memory.remember(scores, torch.arange(SAMPLES))
     items = torch.arange(20, dtype=torch.int32)
     half = scores[items].to(dtype)
-    found, at_batch = call(memory, LOSSES[0], half, items)
+    found, at_batch = call(memory, half, items)
     scores[items] = half.float()
     value, gradient = gradient_of(LOSSES[0], scores, target)
     assert found == value
     torch.testing.assert_close(at_batch, (gradient[items] * factors(target, items, memory.seen)).to(dtype))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert call(memory, LOSSES[0], half, items)[0] == value
+        assert call(memory, half, items)[0] == value
 
 
 def test_a_memory_stays_where_its_labels_are():
     _, target, _ = problem()
-    memory = ScoreMemory(target.to("meta"))
+    memory = ScoreMemory(LOSSES[0], target.to("meta"))
     assert memory.scores.device.type == memory.seen.device.type == "meta"
 
 
 def test_with_a_warm_up_and_without_a_graph():
     scores, target, _ = problem()
-    memory, loss = ScoreMemory(target).double(), WarmUp(AveragePrecisionLoss(), steps=1)
+    loss = WarmUp(AveragePrecisionLoss(), steps=1)
+    memory = ScoreMemory(loss, target).double()
     with torch.no_grad():
-        memory(loss, scores, torch.arange(SAMPLES))
+        memory(scores, torch.arange(SAMPLES))
     assert loss.step == 0
     assert torch.equal(memory.scores, scores)
     items = torch.arange(10)
     cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits(scores, target.double())
-    torch.testing.assert_close(call(memory, loss, scores[items], items)[0], cross_entropy)
-    assert call(memory, loss, scores[items], items)[0] == AveragePrecisionLoss()(scores, target)
+    torch.testing.assert_close(call(memory, scores[items], items)[0], cross_entropy)
+    assert call(memory, scores[items], items)[0] == AveragePrecisionLoss()(scores, target)
 
 
 def test_a_refused_batch_is_not_remembered():
     _, target, _ = problem()
-    memory = ScoreMemory(target)
+    memory = ScoreMemory(LOSSES[0], target)
     with pytest.raises(ValueError, match="scores must be finite"):
-        memory(LOSSES[0], torch.tensor([1.0, float("nan")]), torch.tensor([0, 1]))
+        memory(torch.tensor([1.0, float("nan")]), torch.tensor([0, 1]))
     assert not memory.seen.any()
 
 
 def test_a_batch_of_one_class_and_an_empty_one():
     scores, target, _ = problem()
-    memory = ScoreMemory(target).double()
+    memory = ScoreMemory(LOSSES[0], target).double()
     memory.remember(scores, torch.arange(SAMPLES))
     items = target.nonzero().squeeze(1)[:3]
     value, gradient = gradient_of(LOSSES[0], scores, target)
-    found, at_batch = call(memory, LOSSES[0], scores[items], items)
+    found, at_batch = call(memory, scores[items], items)
     assert found == value
     torch.testing.assert_close(at_batch, gradient[items] * float(target.sum()) / 3)
-    assert call(memory, LOSSES[0], scores[:0], items[:0])[0] == value
+    assert call(memory, scores[:0], items[:0])[0] == value
 
 
 @pytest.mark.parametrize(
@@ -221,62 +233,70 @@ def test_a_batch_of_one_class_and_an_empty_one():
     ],
 )
 def test_bad_batches_are_refused(scores, items, error, message):
-    memory = ScoreMemory(problem()[1])
-    for take in (lambda: memory(LOSSES[0], scores, items), lambda: memory.remember(scores, items)):
+    memory = ScoreMemory(LOSSES[0], problem()[1])
+    for take in (lambda: memory(scores, items), lambda: memory.remember(scores, items)):
         with pytest.raises(error, match=message):
             take()
 
 
 def test_bad_labels_and_groups_are_refused():
     with pytest.raises(TypeError, match="target must be a tensor; got list"):
-        ScoreMemory([0, 1])  # pyright: ignore[reportArgumentType]
+        ScoreMemory(LOSSES[0], [0, 1])  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"shape \(samples,\).*got \(4, 2\)"):
-        ScoreMemory(torch.zeros(4, 2))
-    memory = ScoreMemory(torch.tensor([0, 1]))
-    loss = WarmUp(AveragePrecisionLoss(process_group="world"), 1)
+        ScoreMemory(LOSSES[0], torch.zeros(4, 2))
     with pytest.raises(ValueError, match="Pass it to ScoreMemory"):
-        memory(loss, torch.randn(2), torch.tensor([0, 1]))
-    memory = ScoreMemory(torch.tensor([0, 1]), process_group="world")
+        ScoreMemory(WarmUp(AveragePrecisionLoss(process_group="world"), 1), torch.tensor([0, 1]))
+    memory = ScoreMemory(LOSSES[0], torch.tensor([0, 1]), process_group="world")
     with pytest.raises(RuntimeError, match=r"to be started.*torchrun"):
-        memory(LOSSES[0], torch.randn(2), torch.tensor([0, 1]))
+        memory(torch.randn(2), torch.tensor([0, 1]))
 
 
 @pytest.mark.parametrize("update", [PositiveDirect(0.7), NegativeDirect(0.7), Hinge(1.0)], ids=repr)
 @pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC()], ids=repr)
-def test_keys_that_stay_sorted_give_what_a_new_ranking_gives(task, update, monkeypatch):
+def test_labels_and_scores_may_change_in_place_between_steps(task, update):
     """With ties, signed zeros, repeated indices, samples seen for the first time, and a state that is loaded."""
     generator = torch.Generator().manual_seed(5)
-    target = torch.rand(60, generator=generator) < 0.3
-    loss, fast, plain = StructuredLoss(task, update), ScoreMemory(target), ScoreMemory(target)
-    monkeypatch.setattr(plain, "_is_plain", lambda *_: False)
+    target = torch.rand(SAMPLES, generator=generator) < 0.3
+    loss = StructuredLoss(task, update)
+    memory, known = ScoreMemory(loss, target), {}
     for step in range(40):
-        items = torch.randint(60, (9,), generator=generator)
+        items = torch.randint(SAMPLES, (9,), generator=generator)
         scores = (torch.randn(9, generator=generator) * 2).round() * (-0.5)
-        found = []
-        for memory in (fast, plain):
-            batch = scores.clone().requires_grad_()
-            value = memory(loss, batch, items)
-            (gradient,) = torch.autograd.grad(value, batch)
-            found.append((value.detach(), gradient))
-        torch.testing.assert_close(*found)
-        assert fast._sorted is not None
-        assert fast._sorted.keys.tolist() == sorted(fast._sorted.keys.tolist())
-        if step == 20:
-            state = {name: tensor.flip(0) for name, tensor in plain.state_dict().items()}
-            fast.load_state_dict(state)
-            plain.load_state_dict(state)
+        known.update(zip(items.tolist(), scores.tolist(), strict=True))
+        found, at_batch = call(memory, scores, items)
+        rest = sorted(known)
+        value, gradient = gradient_of(loss, torch.tensor([known[item] for item in rest]), target[rest])
+        assert found == value
+        places = [rest.index(item) for item in items.tolist()]
+        expected = gradient[places] * factors(target, items, memory.seen).float()
+        torch.testing.assert_close(total_of(items, at_batch), total_of(items, expected))
+        if step == 10:
+            memory.target[:20] = target[:20] = ~target[:20]
+        elif step == 20:
+            memory.scores.neg_()
+            known = {item: -score for item, score in known.items()}
+        elif step == 25:
+            memory.scores[7], memory.seen[7], known[7] = 3.0, True, 3.0
+        elif step == 30:
+            memory.load_state_dict({name: tensor.flip(0) for name, tensor in memory.state_dict().items()})
+            known = {SAMPLES - 1 - item: score for item, score in known.items()}
+
+
+def total_of(items, values):
+    """The sum of the values of each item."""
+    return torch.zeros(SAMPLES).index_add(0, items, values)
 
 
 def test_a_step_that_is_refused_leaves_the_memory_as_it_was():
-    memory, loss = ScoreMemory(torch.tensor([0, 1, 1, 0])), StructuredLoss(AveragePrecision(), PositiveDirect(1.0))
-    memory(loss, torch.tensor([2.0, 1.0]), torch.tensor([0, 1]))
+    memory = ScoreMemory(AveragePrecisionLoss(), torch.tensor([0, 1, 1, 0]))
+    memory(torch.tensor([2.0, 1.0]), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="finite"):
-        memory(loss, torch.tensor([float("nan"), 1.0]), torch.tensor([0, 2]))
+        memory(torch.tensor([float("nan"), 1.0]), torch.tensor([0, 2]))
     assert memory.scores.tolist() == [2.0, 1.0, 0.0, 0.0]
-    assert memory(loss, torch.tensor([0.0, -1.0]), torch.tensor([2, 3])) == pytest.approx(5 / 12)
+    assert memory(torch.tensor([0.0, -1.0]), torch.tensor([2, 3])) == pytest.approx(5 / 12)
 
 
-def test_keys_are_made_anew_after_a_step_that_failed_half_way():
+def test_a_run_goes_on_after_a_step_that_failed_half_way():
     class Moody(ROCAUC):
         fails = False
 
@@ -286,12 +306,12 @@ def test_keys_are_made_anew_after_a_step_that_failed_half_way():
             return super().gain(positives, negatives)
 
     target = torch.tensor([0, 1, 1, 0, 0])
-    memory, loss = ScoreMemory(target), StructuredLoss(Moody(), PositiveDirect(1.0))
-    memory(loss, torch.tensor([2.0, 1.0]), torch.tensor([0, 1]))
+    memory = ScoreMemory(StructuredLoss(Moody(), PositiveDirect(1.0)), target)
+    memory(torch.tensor([2.0, 1.0]), torch.tensor([0, 1]))
     Moody.fails = True
     with pytest.raises(RuntimeError, match="not today"):
-        memory(loss, torch.tensor([3.0, 0.5]), torch.tensor([0, 2]))
+        memory(torch.tensor([3.0, 0.5]), torch.tensor([0, 2]))
     Moody.fails = False
-    value = memory(loss, torch.tensor([-1.0, 0.0]), torch.tensor([0, 3]))
+    value = memory(torch.tensor([-1.0, 0.0]), torch.tensor([0, 3]))
     whole = StructuredLoss(ROCAUC(), PositiveDirect(1.0))(torch.tensor([-1.0, 1.0, 0.0]), torch.tensor([0, 1, 0]))
     torch.testing.assert_close(value, whole)

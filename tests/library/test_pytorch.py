@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from members import MEMBERS
+from members import MEMBERS, average_precision_loss
 from torch.library import opcheck
 from torch.utils.data import DataLoader, Dataset
 
@@ -24,7 +24,6 @@ from directloss import (
     StructuredLoss,
     Task,
     ZeroOne,
-    average_precision_loss,
 )
 
 SOURCE = Path(__file__).parents[2] / "src"

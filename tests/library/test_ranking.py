@@ -10,7 +10,8 @@ import pytest
 import torch
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from directloss import TRUTH, NegativeDirect, PositiveDirect, StructuredLoss, check_task
+from directloss import NegativeDirect, PositiveDirect, StructuredLoss
+from directloss.families import TRUTH
 from directloss.families.plans import plan
 from directloss.families.ranking import ByNegatives, ByRank, RankingTask
 from directloss.kernels import lists as list_kernels
@@ -28,6 +29,7 @@ from directloss.tasks.ranking import (
     RecallAtFPR,
     ReciprocalRank,
 )
+from directloss.testing import check_task
 from tests.fuzz import broken_laws
 
 WAYS = ["WALK", "ROWS", "COLUMNS", "ONE_ROW", "CUT", "BAND", "TABLE"]

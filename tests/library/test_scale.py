@@ -18,9 +18,8 @@ from directloss import (
     RecallAtFPR,
     StructuredLoss,
     Task,
-    check_task,
-    typical_epsilon,
 )
+from directloss.testing import check_task, typical_epsilon
 
 SIZES = [(50, 450), (500, 4500), (20, 4980)]
 SCALED = [
@@ -71,7 +70,7 @@ class Unscaled(Task):
         chosen = torch.zeros_like(scores).scatter(-1, values.topk(k).indices, 1.0) * mask
         return Output(self.factor * chosen, (chosen * cost).sum(-1))
 
-    def counts(self, target, mask):
+    def is_scored(self, target, mask):
         return (target.sum(-1) >= 10) & (mask.sum(-1) >= 10)
 
     exchangeable = False  # ties are not shared

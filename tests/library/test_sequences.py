@@ -10,20 +10,12 @@ from hypothesis import strategies as st
 
 from benchmarks.peers import chain_loop, sequence_by_sequence, viterbi
 from benchmarks.speed import chain_problem
-from directloss import (
-    CentralDirect,
-    Hinge,
-    NegativeDirect,
-    Perceptron,
-    PositiveDirect,
-    StructuredLoss,
-    Task,
-    check_task,
-)
+from directloss import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, StructuredLoss, Task
 from directloss.tasks.alignment import Alignment
 from directloss.tasks.dag_path import DAGPath
 from directloss.tasks.grid_path import GridPath
 from directloss.tasks.linear_chain import LinearChain, edge_potentials
+from directloss.testing import check_task
 from examples.shortest_path import ShortestPath
 
 GRID = tuple((4 * row + column, 4 * row + column + 1) for row in range(3) for column in range(3)) + tuple(
@@ -218,10 +210,11 @@ def test_fast_way_of_a_chain_is_that_of_the_family(seed):
     task, strengths = LinearChain(), 10 ** torch.randn((2, 3), generator=generator, dtype=torch.float64)
     for update in (PositiveDirect(strengths), NegativeDirect(0.3), CentralDirect(strengths), Hinge(2.0), Perceptron()):
         torch.testing.assert_close(
-            task.contrast(scores, target, update.row, mask), Task.contrast(task, scores, target, update.row, mask)
+            task.contrast(scores, target, update.spec, mask), Task.contrast(task, scores, target, update.spec, mask)
         )
         torch.testing.assert_close(
-            task.output(scores, target, update.row.away, mask), Task.output(task, scores, target, update.row.away, mask)
+            task.output(scores, target, update.spec.away, mask),
+            Task.output(task, scores, target, update.spec.away, mask),
         )
         torch.testing.assert_close(task.truth(scores, target, mask).loss, torch.zeros(2, 3, dtype=torch.float64))
 

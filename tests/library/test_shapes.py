@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from members import LISTS
+from members import LISTS, average_precision_loss
 from sklearn.metrics import average_precision_score
 
 from directloss import (
@@ -19,7 +19,6 @@ from directloss import (
     PositiveDirect,
     RetrievalLoss,
     StructuredLoss,
-    average_precision_loss,
     metric,
 )
 from directloss.families import packed

@@ -282,7 +282,7 @@ REFUSED = [
     ({"hidden": 64}, X, Y, TypeError, r"hidden must be a tuple .* pass \(64,\)"),
     ({"hidden": (0,)}, X, Y, ValueError, "a width in hidden must be at least 1"),
     ({"batch_size": 0}, X, Y, ValueError, "batch_size must be at least 1"),
-    ({"epochs": 1.5}, X, Y, TypeError, "epochs must be a whole number"),
+    ({"epochs": 1.5}, X, Y, TypeError, "epochs must be an integer"),
     ({"patience": 0}, X, Y, ValueError, "patience must be at least 1"),
     ({"learning_rate": 0}, X, Y, ValueError, "learning_rate must be a finite number, more than 0"),
     ({"learning_rate": 1e25}, X, Y, ValueError, "diverged in epoch 1.*smaller learning_rate"),

@@ -18,7 +18,7 @@ from directloss.families import packed
 from directloss.kernels import average_precision as kernels
 from directloss.kernels import lists
 from directloss.tasks import average_precision as task
-from directloss.update import Row
+from directloss.update import UpdateSpec
 from tests.fuzz import KINDS, Batch, draw, laws
 
 TASK = AveragePrecision()
@@ -384,7 +384,7 @@ def test_scores_far_away_do_not_drown_the_rest(near, gap, weight):
     gained = [sum(round(4 * f) * s for f, s in zip(row, exact, strict=True)) for row in features.tolist()]  # P·M = 4
     best = max(gained)
     values = [float(gain - best) / 4 + weight * loss for gain, loss in zip(gained, losses.tolist(), strict=True)]
-    found = TASK.contrast(scores, target, Row(weight, 0.0, 1e6))
+    found = TASK.contrast(scores, target, UpdateSpec(weight, 0.0, 1e6))
     assert found.value.item() == pytest.approx(1e6 * max(values), abs=1e-9)
 
 

@@ -14,12 +14,11 @@ import pytest
 import torch
 from members import predicted
 
-from directloss import TRUTH
-from directloss.families import packed
+from directloss.families import TRUTH, packed
 from directloss.families.ranking import ByNegatives, ByRank, RankingTask
 from directloss.kernels import counts, discounted_gain, groups, lists
 from directloss.kernels import ranking as kernels
-from directloss.update import Row
+from directloss.update import UpdateSpec
 
 
 @pytest.fixture(autouse=True)
@@ -363,7 +362,7 @@ def test_values_are_differences_of_the_best_objectives():
         unit = 2.0 ** int(rng.choice([-1, 0, 1, 4]))
         away, toward = [(unit, TRUTH), (unit, -unit), (-unit, 4 * unit), (TRUTH, -unit)][number % 4]
         scores, target = listed(rng, a, b)
-        found = task.contrast(scores, target, Row(away, toward, 0.5))
+        found = task.contrast(scores, target, UpdateSpec(away, toward, 0.5))
         value = 0.5 * (objective(task, a, b, away) - objective(task, a, b, toward))
         assert found.value.item() == pytest.approx(value, abs=1e-10 * (1 + unit))
         for k in (0, 1):  # the gradient is that of this value: both outputs attain their objectives

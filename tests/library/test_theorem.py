@@ -14,6 +14,7 @@ import math
 
 import pytest
 import torch
+from members import average_precision_loss
 from torch import Tensor
 
 from directloss import (
@@ -23,7 +24,6 @@ from directloss import (
     PositiveDirect,
     Task,
     ZeroOne,
-    average_precision_loss,
     direct_loss,
     structured_loss,
 )
@@ -134,7 +134,7 @@ def test_general_entry_point_is_the_loss_for_a_linear_score(update):
         output = task.infer_augmented(scores, target, weight) if weight else task.infer(scores, target)
         return (output.features * scores).sum(-1), output.loss
 
-    general = direct_loss(scored(update.row.away), scored(update.row.toward), update)
+    general = direct_loss(scored(update.spec.away), scored(update.spec.toward), update)
     special = average_precision_loss(scores, target, update=update)
     torch.testing.assert_close(general, special)
     torch.testing.assert_close(torch.autograd.grad(general, scores), torch.autograd.grad(special, scores))

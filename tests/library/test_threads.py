@@ -5,11 +5,11 @@ import threading
 
 import pytest
 import torch
+from directloss.threads import in_threads, team
 
 from directloss import ROCAUC, AveragePrecision, NegativeDirect, PositiveDirect, StructuredLoss, threads
 from directloss.families import packed
 from directloss.kernels import lists
-from directloss.threads import in_threads, team
 
 
 @pytest.fixture(params=["threads of torch", "new threads"])

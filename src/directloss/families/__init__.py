@@ -7,11 +7,22 @@
 from typing import Any
 
 from ..checks import check_count
+from ..update import TRUTH, Truth, UpdateSpec
 from .counts import CountTask
 from .linear_loss import LinearLossTask
 from .ranking import ByNegatives, ByRank, RankingTask
 
-__all__ = ["ByNegatives", "ByRank", "CountTask", "LinearLossTask", "RankingTask", "explain"]
+__all__ = [
+    "TRUTH",
+    "ByNegatives",
+    "ByRank",
+    "CountTask",
+    "LinearLossTask",
+    "RankingTask",
+    "Truth",
+    "UpdateSpec",
+    "explain",
+]
 
 
 def explain(task: Any, positives: int, negatives: int) -> str:

@@ -1,10 +1,15 @@
-"""How tasks whose kernels take arrays serve losses: all checks, then chunks of lists as rows of arrays.
+"""How lists reach kernels: one front for every task whose kernels take arrays.
 
-Long lists are looked through with NumPy: an operation of torch on 10⁶ items waits for all its threads, which takes
-longer than the operation where others use the cores too.
+All checks come first. Then scores and target become flat arrays, one list behind the other, and are solved part by
+part: some lists of about one length, together small enough for a core's cache. Long batches are solved in threads.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,17 +17,135 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import LARGEST_SCORE, check_binary, check_finite, check_problems, check_strength
+from ..checks import LARGEST_SCORE, check_binary, check_finite, check_length, check_problems, check_strength
+from ..groups import Groups, parts
 from ..task import Contrast, Output, Task
-from ..update import TRUTH, Row, Truth, Weight
+from ..update import TRUTH, Truth, UpdateSpec, Weight
 
-__all__ = ["ArrayTask", "Lists", "Weights", "any_item", "as_array", "positives"]
+__all__ = ["ArrayTask", "DenseLists", "KernelTask", "PackedLists", "Weights", "any_item", "as_array", "binary"]
 
-CHUNK = 1 << 16  # items of short lists that are solved together
+PART = 1 << 16  # items that are solved together
+THREADED = 1 << 19  # items from which on threads help
 
 
-class Lists(NamedTuple):
-    """Some lists of a batch."""
+class PackedLists(NamedTuple):
+    """All lists of a call, and what is found."""
+
+    scores: NDArray[np.float32]
+    """(items,) list by list."""
+    target: NDArray[Any]
+    """(items,) what the task makes of it."""
+    valid: NDArray[np.bool_] | None
+    """(items,) or None where all are."""
+    exact: NDArray[np.float64] | None
+    """(items,) the scores, or None where float32 holds them."""
+    starts: NDArray[np.int64]
+    """(lists + 1,) where each list starts."""
+    shape: tuple[int, ...]
+    """Of one problem, if all have one."""
+    outputs: tuple[int, int]
+    """Which outputs: `AUGMENTED`, `OF_TRUTH` or `NOTHING`."""
+    down: bool
+    """Whether a weight is below 0."""
+    numbers: NDArray[np.float64]
+    """(lists, 6) the weights of both outputs, the scale; then written: F(away) − F(toward), both losses."""
+    gradient: NDArray[np.floating]
+    """(items,) written."""
+    counted: NDArray[np.bool_]
+    """(lists,) written: which lists count."""
+    check_finite: Callable[[], None]
+    """Raises an error if a valid score is not finite."""
+
+
+class KernelTask(Task):
+    """A task whose outputs are found by kernels. A subclass writes `solve_part`."""
+
+    @abstractmethod
+    def solve_part(self, problems: PackedLists, which: NDArray[np.int64], longest: int) -> None:
+        """Solve some lists, none of them longer than `longest`: write gradient, numbers and counted."""
+
+    def labels(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> NDArray[Any]:
+        """The target as `check_target` makes it, as an array."""
+        some = torch.ones((), dtype=torch.bool).expand(scores.shape) if mask is None else mask
+        return as_array(self.check_target(scores, target, some))
+
+    def contrast(
+        self, scores: Tensor, target: Tensor, spec: UpdateSpec, mask: Tensor | None = None, groups: Groups | None = None
+    ) -> Contrast:
+        """Both outputs at once."""
+        gradient, counted, numbers = self._solve_lists(scores, target, mask, spec, groups)
+        value = np.empty(counted.shape, gradient.dtype)
+        _kernels().write_values(numbers, value.reshape(-1))
+        return Contrast(*_tensors(scores, gradient, value, counted))
+
+    def output(
+        self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None, groups: Groups | None = None
+    ) -> Output:
+        """One output."""
+        features, counted, numbers = self._solve_lists(scores, target, mask, (weight, None, 1.0), groups)
+        loss = numbers[:, 4].astype(features.dtype).reshape(counted.shape)
+        return Output(*_tensors(scores, features, loss, counted))
+
+    def _solve_lists(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        mask: Tensor | None,
+        spec: tuple[Weight, Weight | None, float | Tensor],
+        groups: Groups | None,
+    ) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.float64]]:
+        """The gradient of all items, which lists count, and the numbers of each list, see `PackedLists`."""
+        shape = check_problems(scores, target, mask, self.event_dims, None)
+        if not scores.is_cpu:
+            scores, target, mask = scores.cpu(), target.cpu(), None if mask is None else mask.cpu()
+        batch, event = shape[: len(shape) - self.event_dims], shape[len(shape) - self.event_dims :]
+        if groups is None:
+            starts = np.arange(batch.numel() + 1) * event.numel()
+        else:
+            starts, batch = groups.starts, torch.Size([groups.starts.size - 1])
+        single = scores if scores.dtype is torch.float32 else scores.to(torch.float32)
+        exact = scores.numpy() if scores.dtype is torch.float64 else None
+        labels, valid = self.labels(scores, target, mask), None if mask is None else mask.numpy()
+        order = None if groups is None else groups.order
+        flat: Any = (None if one is None else _flat(one, order) for one in (single.numpy(), labels, valid, exact))
+        items, labels, valid, exact = flat
+        numbers, outputs, down = _numbers(spec, batch)
+        gradient = np.zeros(shape.numel(), np.float32 if exact is None else np.float64)
+        counted = np.zeros(batch.numel(), np.bool_)
+        finite = partial(check_finite, scores, mask)
+        problems = PackedLists(
+            items, labels, valid, exact, starts, event, outputs, down, numbers, gradient, counted, finite
+        )  # fmt: skip
+        todo = list(parts(np.diff(starts), PART) if groups else _rows(counted.size, event.numel()))
+        check_length(todo[-1][1] if todo else 0, _kernels().LONGEST_LIST)
+        work = partial(self.solve_part, problems)
+        threads = min(torch.get_num_threads(), len(todo)) if gradient.size >= THREADED else 1
+        if threads > 1:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(work, *zip(*todo, strict=True)))
+        else:
+            for some in todo:
+                work(*some)
+        if order is not None:
+            gradient = np.empty_like(gradient)
+            gradient[order] = problems.gradient
+        return gradient.reshape(shape), counted.reshape(batch), numbers
+
+
+def _flat(array: NDArray[Any], order: NDArray[np.int64] | None) -> NDArray[Any]:
+    """All items, list by list, one behind the other in memory."""
+    return array.reshape(-1)[order] if order is not None else np.ascontiguousarray(array).reshape(-1)
+
+
+def _rows(lists: int, items: int) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """`parts` of lists that all have so many items."""
+    step = max(1, PART // max(items, 1))
+    for first in range(0, lists if items else 0, step):
+        yield np.arange(first, min(first + step, lists)), items
+
+
+class DenseLists(NamedTuple):
+    """Some lists of a batch, padded to one length."""
 
     scores: NDArray[np.float64]  # [b, N], 0 where masked
     target: NDArray[Any]  # [b, N] what `check_target` made of it
@@ -34,70 +157,49 @@ Weights = NDArray[np.float64] | Truth | None
 """Which output of every list: argmax F + weight·L, [b], the truth, or none."""
 
 
-class ArrayTask(Task):
-    """A task whose outputs are found by kernels on arrays. A subclass writes `solve`."""
+class ArrayTask(KernelTask):
+    """A task whose kernels take lists as rows of arrays. A subclass writes `solve`."""
 
     @abstractmethod
     def solve(
-        self, lists: Lists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
+        self, lists: DenseLists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
     ) -> NDArray[np.float64]:
         """Write factor·(features(away) − features(toward)); return F(away) − F(toward) and both losses, [3, b].
 
         Without toward, one output alone. Lists that do not count get 0.
         """
 
-    def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
-        """Both outputs at once."""
-        gradient, numbers, counted, row = _solve(self, scores, target, mask, *row)
-        value = row.value(*numbers).astype(gradient.dtype).reshape(counted.shape)
-        gradient, value = (torch.from_numpy(array).to(scores.device) for array in (gradient, value))
-        return Contrast(gradient, value, counted)
-
-    def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
-        """One output."""
-        features, (_, loss, _), counted, _ = _solve(self, scores, target, mask, weight, None, 1.0)
-        loss = loss.astype(features.dtype).reshape(counted.shape)
-        return Output(*(torch.from_numpy(array).to(scores.device) for array in (features, loss)))
-
-
-def _solve(
-    task: ArrayTask,
-    scores: Tensor,
-    target: Tensor,
-    mask: Tensor | None,
-    away: Weight,
-    toward: Weight | None,
-    scale: float | Tensor,
-) -> tuple[NDArray[Any], NDArray[np.float64], Tensor, Row]:
-    """The gradient, numbers [3, lists], which lists count, and the row with one number a list."""
-    shape = check_problems(scores, target, mask, task.event_dims, None)
-    device, mask = scores.device, None if mask is None else mask.cpu()
-    scores, target = scores.cpu(), target.cpu()
-    some = torch.ones((), dtype=torch.bool).expand(shape) if mask is None else mask
-    target = task.check_target(scores, target, some)
-    counted = task.counts(target, some)
-    batch = scores.shape[: scores.dim() - task.event_dims]
-    lists = batch.numel()
-    items = scores.numel() // max(lists, 1)
-    of_away, of_toward = _per_list(away, batch), _per_list(toward, batch)
-    factor = _per_list(scale, batch, "the scale of the update")
-    all_scores, all_target = (as_array(one.contiguous()).reshape(lists, items) for one in (scores, target))
-    all_valid = None if mask is None else as_array(mask.contiguous()).reshape(lists, items)
-    all_counted = as_array(counted).reshape(lists)
-    gradient = np.zeros((lists, items), np.float64 if scores.dtype == torch.float64 else np.float32)
-    numbers = np.zeros((3, lists))
-    step = max(1, CHUNK // max(items, 1))
-    for first in range(0, lists, step) if items else ():
-        part = slice(first, first + step)
-        valid = None if all_valid is None else all_valid[part]
-        chunk = Lists(all_scores[part].astype(np.float64), all_target[part], valid, all_counted[part])
+    def solve_part(self, problems: PackedLists, which: NDArray[np.int64], longest: int) -> None:
+        """Put lists into rows, and write back what is found."""
+        starts, shape = problems.starts, (which.size, longest)
+        given: list[Any] = [problems.scores if problems.exact is None else problems.exact, *problems[1:3]]
+        places: Any
+        first, lengths = starts[which], starts[which + 1] - starts[which]
+        places, inside = slice(first[0], first[-1] + longest), None
+        if lengths.min() < longest or first[-1] - first[0] != (which.size - 1) * longest:  # they are no rows yet
+            inside = np.arange(longest) < lengths[:, None]
+            places = np.where(inside, first[:, None] + np.arange(longest), first[:, None])
+        scores, target, valid = (None if one is None else one[places].reshape(shape) for one in given)
+        scores, gradient = scores.astype(np.float64), problems.gradient[places].reshape(shape)
+        if inside is not None:
+            target[~inside] = 0
+            valid = inside if valid is None else valid & inside
         if valid is not None:
-            chunk.scores[~valid] = 0.0
-        if not (chunk.scores.max() <= LARGEST_SCORE and chunk.scores.min() >= -LARGEST_SCORE):  # nor for NaN
-            check_finite(scores, mask)
-        weights = [one[part] if isinstance(one, np.ndarray) else one for one in (of_away, of_toward)]
-        numbers[:, part] = task.solve(chunk, weights[0], weights[1], factor[part], gradient[part])
-    return gradient.reshape(scores.shape), numbers, counted.to(device), Row(of_away, of_toward, factor)
+            scores[~valid] = 0.0
+        if not (scores.max() <= LARGEST_SCORE and scores.min() >= -LARGEST_SCORE):  # nor for NaN
+            problems.check_finite()
+        event = which.size, *(problems.shape if len(problems.shape) > 1 else (longest,))
+        some = torch.ones(()).bool().expand(event) if valid is None else torch.from_numpy(valid.reshape(event))
+        counted = self.is_scored(torch.from_numpy(target.reshape(event)), some).numpy()
+        problems.counted[which] = counted
+        away, toward = (
+            problems.numbers[which, k] if output == AUGMENTED else TRUTH if output == OF_TRUTH else None
+            for k, output in enumerate(problems.outputs)
+        )
+        lists = DenseLists(scores, target, valid, counted)
+        problems.numbers[which, 3:] = self.solve(lists, away, toward, problems.numbers[which, 2], gradient).T
+        if inside is not None:
+            problems.gradient[places[inside]] = gradient[inside]
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
@@ -110,16 +212,45 @@ def any_item(which: Tensor, dims: int) -> Tensor:
     return torch.from_numpy(np.asarray(as_array(which).any(tuple(range(-dims, 0))))).to(which.device)
 
 
-def positives(scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-    """`Task.check_target` for a target of 0 and 1, with NumPy."""
-    check_binary(scores, target, mask)
-    return torch.from_numpy((as_array(target) != 0) & as_array(mask)).to(scores.device)
+def binary(scores: Tensor, target: Tensor, mask: Tensor | None) -> NDArray[np.bool_]:
+    """A target of 0 and 1 as bool, with NumPy: an operation of torch takes several times as long in short lists."""
+    if target.shape != scores.shape or target.is_complex():
+        check_binary(scores, target, mask)
+    values = as_array(target)
+    positive = values if values.dtype == np.bool_ else values != 0
+    if positive is not values and not (positive == values).all():
+        check_binary(scores, target, mask)
+    return positive
 
 
-def _per_list(value: Weight | None, batch: torch.Size, name: str = "weight") -> Any:
-    """One number for every list; the truth, or nothing, as it is."""
-    if value is None or value is TRUTH:
-        return value
-    check_strength(name, value, batch)
-    numbers = value.cpu().double().reshape(-1).numpy() if isinstance(value, Tensor) else value
-    return np.broadcast_to(np.asarray(numbers, np.float64), (batch.numel(),))
+AUGMENTED, OF_TRUTH, NOTHING = 0, 1, 2  # as in kernels/lists.py
+
+
+def _numbers(
+    spec: tuple[Weight, Weight | None, float | Tensor], batch: torch.Size
+) -> tuple[NDArray[np.float64], tuple[int, int], bool]:
+    """The numbers of a row for every list, 0 for what is no weight; which outputs they ask for; is a weight below 0."""
+    numbers, outputs, down = np.zeros((batch.numel(), 6)), [AUGMENTED, AUGMENTED, AUGMENTED], False
+    for k, value in enumerate(spec):
+        if value is None or value is TRUTH:
+            outputs[k] = NOTHING if value is None else OF_TRUTH
+            continue
+        check_strength("the scale of the update" if k == 2 else "weight", value, batch)
+        if isinstance(value, Tensor):
+            value = value.cpu().double().reshape(-1).numpy()
+            down |= k < 2 and bool((value < 0).any())
+        else:
+            down |= k < 2 and value < 0
+        numbers[:, k] = value
+    return numbers, (outputs[0], outputs[1]), down
+
+
+def _tensors(scores: Tensor, *arrays: NDArray[Any]) -> list[Tensor]:
+    """What was found, as tensors beside the scores."""
+    found = map(torch.from_numpy, arrays)
+    return list(found) if scores.is_cpu else [tensor.to(scores.device) for tensor in found]
+
+
+@cache
+def _kernels() -> ModuleType:
+    return import_module("directloss.kernels.lists")  # on first use: importing numba takes half a second

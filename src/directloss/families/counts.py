@@ -28,7 +28,7 @@ from torch import Tensor
 from ..checks import check_count
 from ..task import Output
 from ..update import TRUTH, Truth
-from .arrays import ArrayTask, Lists, Weights, any_item, positives
+from .arrays import ArrayTask, DenseLists, Weights, any_item, as_array, binary
 
 __all__ = ["CountTask", "TverskyTask"]
 
@@ -77,10 +77,10 @@ class CountTask(ArrayTask):
 
     def check_target(self, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
         """A target of 0 and 1, as bool."""
-        return positives(scores, target, mask)
+        return torch.from_numpy(binary(scores, target, mask) & as_array(mask)).to(scores.device)
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
-        """Lists with a positive."""
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
+        """Those with a positive."""
         return any_item(target, self.event_dims)
 
     def explain(self, positives: int, negatives: int) -> str:
@@ -100,7 +100,7 @@ class CountTask(ArrayTask):
         )
 
     def solve(
-        self, lists: Lists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
+        self, lists: DenseLists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
     ) -> NDArray[np.float64]:
         """See `ArrayTask`."""
         kernels = _kernels()
@@ -134,14 +134,16 @@ class CountTask(ArrayTask):
         positive = target.flatten() != 0
         positives, negatives = int(positive.sum()), int((~positive).sum())
         chosen = torch.tensor(list(product((0.0, 1.0), repeat=scores.numel())), dtype=torch.float64)
-        if not self.counts(target != 0, torch.ones_like(target, dtype=torch.bool)):
+        if not self.is_scored(target != 0, torch.ones_like(target, dtype=torch.bool)):
             return Output(torch.zeros((1, *scores.shape), dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
         tp, fp = chosen @ positive.double(), chosen @ (~positive).double()
         losses = self.loss(tp.numpy(), fp.numpy(), np.array(positives), np.array(negatives))
         features = float(self.scale(positives, negatives)) * chosen.reshape(-1, *scores.shape)
         return Output(features, torch.as_tensor(np.broadcast_to(losses, len(chosen)).copy(), dtype=torch.float64))
 
-    def _select(self, lists: Lists, sizes: NDArray[np.int64], weights: NDArray[np.float64], chosen: _Selected) -> None:
+    def _select(
+        self, lists: DenseLists, sizes: NDArray[np.int64], weights: NDArray[np.float64], chosen: _Selected
+    ) -> None:
         """Write argmax Σ selected scores + weight·L where the weight is not 0, from all pairs of counts."""
         kernels, tables = _kernels(), {}
         for row in np.flatnonzero(weights):
@@ -217,8 +219,8 @@ class TverskyTask(CountTask):
         index = np.divide(tp, union, out=np.zeros(np.broadcast_shapes(tp.shape, union.shape)), where=tp > 0)
         return np.where((positives == 0) & (fp == 0), 0.0, 1 - index)
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
-        """Lists with a positive; with `count_empty` all that have an item."""
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
+        """Those with a positive; with `count_empty` all that have an item."""
         return any_item(mask if self.count_empty else target, self.event_dims)
 
     def explain(self, positives: int, negatives: int) -> str:
@@ -227,7 +229,9 @@ class TverskyTask(CountTask):
         walk = f"one pass through positives and negatives, O(P + M): at most {positives + negatives:,} steps"
         return self._explained(positives, negatives, walk, walk if self.weights()[1] <= 1 else f"β > 1: {table}")
 
-    def _select(self, lists: Lists, sizes: NDArray[np.int64], weights: NDArray[np.float64], chosen: _Selected) -> None:
+    def _select(
+        self, lists: DenseLists, sizes: NDArray[np.int64], weights: NDArray[np.float64], chosen: _Selected
+    ) -> None:
         kernels = _kernels()
         alpha, beta = self.weights()
         if beta > 1 and (weights < 0).any():

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..task import Output
 from ..update import TRUTH
-from .arrays import ArrayTask, Lists, Weights, as_array, positives
+from .arrays import ArrayTask, DenseLists, Weights, as_array, binary
 from .linear_loss import LinearLossTask
 
 __all__ = ["DiscountedGainTask"]
@@ -40,19 +40,19 @@ class DiscountedGainTask(ArrayTask, LinearLossTask):
     def discounts(self, items: int) -> NDArray[np.float64]:
         """Of ranks 1, 2, … of a list: at least 0, never rising, at most `items` of them; ranks behind have 0."""
 
-    def whole(self, best: Any, total: Any) -> Any:
+    def normalizer(self, best: Any, total: Any) -> Any:
         """N, by which the loss is divided, from the best discounted gain Z and the sum of all gains; here Z.
 
-        Gets and returns one number a list, as an array or a tensor.
+        Gets and returns one number per list, as an array or a tensor.
         """
         return best
 
     def check_target(self, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
         """The gains, at least 0, bool or float64, 0 where masked; here a target of 0 and 1."""
-        return positives(scores, target, mask)
+        return torch.from_numpy(binary(scores, target, mask) & as_array(mask)).to(scores.device)
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
-        """Lists whose gains differ: in others nothing is better than anything else."""
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
+        """Those whose gains differ: in others nothing is better than anything else."""
         gains, valid = as_array(target), as_array(mask)
         least = gains if valid.all() else np.where(valid, gains, np.inf)
         return torch.from_numpy(np.asarray(gains.max(-1, initial=0) > least.min(-1, initial=np.inf))).to(target.device)
@@ -73,13 +73,13 @@ class DiscountedGainTask(ArrayTask, LinearLossTask):
     def cost(self, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Z/N and −gain/N."""
         gains = target.double()
-        best, whole, _ = self._best(gains, mask)
-        return best / whole, -gains / whole.unsqueeze(-1)
+        best, normalizer, _ = self._best(gains, mask)
+        return best / normalizer, -gains / normalizer.unsqueeze(-1)
 
     def scale(self, target: Tensor, mask: Tensor) -> Tensor:
         """2u/N."""
-        _, whole, unit = self._best(target.double(), mask)
-        return 2 * unit / whole
+        _, normalizer, unit = self._best(target.double(), mask)
+        return 2 * unit / normalizer
 
     def _best(self, gains: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Z, N and u of every list; 1 where there is no gain."""
@@ -87,10 +87,10 @@ class DiscountedGainTask(ArrayTask, LinearLossTask):
         best = (rank * gains).sum(-1)
         unit = (rank * gains**2).sum(-1) / best
         some = best > 0
-        return best, self.whole(best, gains.sum(-1)).where(some, 1.0), unit.where(some, 1.0)
+        return best, self.normalizer(best, gains.sum(-1)).where(some, 1.0), unit.where(some, 1.0)
 
     def solve(
-        self, lists: Lists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
+        self, lists: DenseLists, away: Weights, toward: Weights, factor: NDArray[np.float64], gradient: NDArray[Any]
     ) -> NDArray[np.float64]:
         """See `ArrayTask`."""
         kernels = _kernels()
@@ -106,7 +106,7 @@ class DiscountedGainTask(ArrayTask, LinearLossTask):
             top = np.ascontiguousarray(np.sort(_largest(gains, discounts.size), axis=-1)[:, ::-1])
             best = (top * discounts).sum(-1)  # by rows: a product of matrices rounds a batch unlike a list
             unit = np.divide((top**2 * discounts).sum(-1), best, out=np.ones(count), where=best > 0)
-        whole = np.where(best > 0, self.whole(best, total), 1.0)
+        normalizer = np.where(best > 0, self.normalizer(best, total), 1.0)
         gains = gains.astype(np.float64, copy=False)
         shares, gained = np.zeros((count, items)), np.zeros((2, count))
         bits = (items - 1).bit_length()
@@ -126,12 +126,12 @@ class DiscountedGainTask(ArrayTask, LinearLossTask):
             kernels.place(ranked, kept, *keys[:2], *keys[3:], bits, discounts, -1.0 if output else 1.0, shares)
             kernels.dots(gains, shares, gained[output])
         gained[1] = gained[0] - gained[1]
-        scale = counted * 2 * unit / whole
+        scale = counted * 2 * unit / normalizer
         np.multiply(shares, (factor * scale)[:, None], out=gradient, casting="same_kind")
         numbers = np.empty((3, count))
         kernels.dots(scores, shares, numbers[0])
         numbers[0] *= scale
-        numbers[1:] = counted * ((best - gained) / whole).clip(0, 1)
+        numbers[1:] = counted * ((best - gained) / normalizer).clip(0, 1)
         return numbers
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:
@@ -144,11 +144,11 @@ class DiscountedGainTask(ArrayTask, LinearLossTask):
         y = torch.tensor(sorted(set(permutations(discounts))), dtype=torch.float64)
         gained = y @ gains
         best = gained.max()
-        if not self.counts(self.check_target(scores, target, mask), mask):
+        if not self.is_scored(self.check_target(scores, target, mask), mask):
             return Output(torch.zeros_like(y[:1]), torch.zeros(1, dtype=torch.float64))
-        whole = self.whole(best, gains.sum())
+        normalizer = self.normalizer(best, gains.sum())
         unit = (y[gained.argmax()] * gains**2).sum() / best
-        return Output(2 * unit / whole * y, (best - gained) / whole)
+        return Output(2 * unit / normalizer * y, (best - gained) / normalizer)
 
 
 @cache

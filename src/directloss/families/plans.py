@@ -1,9 +1,8 @@
 """How a metric of a ranked list is solved: what its two vectors allow, for one number of positives and negatives.
 
-A kernel gets a plan. It says which way is the fastest exact one for each sign of the weight. Plans are remembered.
+A kernel gets a plan. It says which algorithm is the fastest exact one for each sign of the weight.
 """
 
-from functools import lru_cache
 from importlib import import_module
 from math import ceil, log2
 from typing import Any, NamedTuple
@@ -11,12 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..autograd import registered
-
-__all__ = ["ByNegatives", "ByRank", "describe", "plan"]
+__all__ = ["ByNegatives", "ByRank", "Plan", "describe", "make_plan"]
 
 SMALL = 1 << 12  # cells up to which a table is solved whole
-PLANNED = 1 << 11  # items up to which plans of many lists are kept
 CUT_CELLS = 1 << 26  # of the triangle above a cut that is solved whole
 ROUNDING = 1e-9  # how far sums may take a loss above 1
 
@@ -59,19 +55,13 @@ class Plan(NamedTuple):
     by_rank: int
     best: float
     share: float
-    alike: bool
-    ways: tuple[int, int]
+    equal_weights: bool
+    algorithms: tuple[int, int]
     cut: int
 
 
-def plan(task: Any, positives: int, negatives: int) -> Plan:
+def make_plan(task: Any, positives: int, negatives: int) -> Plan:
     """The plan of a task for such lists."""
-    remembered = _plans if positives + negatives <= PLANNED else _long_plans
-    return remembered(task.handle, positives, negatives)
-
-
-def _make_plan(handle: int, positives: int, negatives: int) -> Plan:
-    task = registered(handle)
     gain, scale = task.gain(positives, negatives), task.scale(positives, negatives)
     weights, discounts, by_rank = _checked(task, gain, positives, negatives)
     best = float(weights @ (discounts[:positives] if by_rank else np.full(positives, discounts[0])))
@@ -89,13 +79,9 @@ def _make_plan(handle: int, positives: int, negatives: int) -> Plan:
         raise ValueError(
             f"{type(task).__name__}.scale({positives}, {negatives}) must be a number above 0; got {scale!r}."
         )
-    ways, cut = _choose(weights, discounts, by_rank, negatives)
-    alike = bool(weights.min() == weights.max())
-    return Plan(weights, discounts, by_rank, best, scale / (positives * negatives), alike, ways, cut)
-
-
-_plans = lru_cache(maxsize=512)(_make_plan)
-_long_plans = lru_cache(maxsize=4)(_make_plan)
+    algorithms, cut = _choose(weights, discounts, by_rank, negatives)
+    equal_weights = bool(weights.min() == weights.max())
+    return Plan(weights, discounts, by_rank, best, scale / (positives * negatives), equal_weights, algorithms, cut)
 
 
 def _checked(task: Any, gain: Any, positives: int, negatives: int) -> tuple[NDArray[Any], NDArray[Any], int]:
@@ -141,7 +127,7 @@ _EACH = {
 def _choose(
     weights: NDArray[np.float64], discounts: NDArray[np.float64], by_rank: int, negatives: int
 ) -> tuple[tuple[int, int], int]:
-    """The fastest exact way for each sign, and the rank behind which discounts are constant.
+    """The fastest exact algorithm for each sign, and the rank behind which discounts are constant.
 
     D rises in i where its loss part, ±weights·drops, does; it falls in c where ±discounts are convex.
     """
@@ -155,33 +141,33 @@ def _choose(
     changes = np.flatnonzero(drops)
     cut = int(changes[-1]) + 1 if changes.size else 0
     triangle = min(min(positives, cut) * (min(negatives, cut) + 1), cut * (cut + 3) // 2)
-    ways = []
+    algorithms = []
     for rows, columns in (
         (rising and (not by_rank or concave), convex),
         (falling and (not by_rank or convex), concave),
     ):
         if np.count_nonzero(weights) == 1:
-            way = kernels.ONE_ROW
+            algorithm = kernels.ONE_ROW
         elif rows:
-            way = kernels.WALK if columns else kernels.ROWS
+            algorithm = kernels.WALK if columns else kernels.ROWS
         elif columns:
-            way = kernels.COLUMNS
+            algorithm = kernels.COLUMNS
         elif by_rank and cut and (discounts[0] == discounts[cut - 1] or triangle <= CUT_CELLS):
-            way = kernels.CUT
+            algorithm = kernels.CUT
         else:
-            way = kernels.TABLE if positives * negatives <= SMALL else kernels.BAND
-        ways.append(way)
-    return (ways[0], ways[1]), cut
+            algorithm = kernels.TABLE if positives * negatives <= SMALL else kernels.BAND
+        algorithms.append(algorithm)
+    return (algorithms[0], algorithms[1]), cut
 
 
-def describe(way: int, plan: Plan) -> str:
-    """What a way does, and what it costs for P positives and M negatives."""
+def describe(algorithm: int, plan: Plan) -> str:
+    """What an algorithm does, and what it costs for P positives and M negatives."""
     kernels = import_module("directloss.kernels.ranking")
     P = plan.weights.size
     M = plan.discounts.size - P if plan.by_rank else plan.discounts.size - 1
     k = plan.cut
     triangle = min(P * (M + 1), k * (k + 3) // 2)
-    flat = way == kernels.CUT and plan.discounts[0] == plan.discounts[k - 1]
+    flat = algorithm == kernels.CUT and plan.discounts[0] == plan.discounts[k - 1]
     words, steps = {
         kernels.WALK: ("the best place of each positive, all in one pass, O(P + M)", P + M),
         kernels.ROWS: (
@@ -203,5 +189,5 @@ def describe(way: int, plan: Plan) -> str:
             P * M,
         ),
         kernels.TABLE: ("dynamic programming over all places, O(PM)", P * M),
-    }[way]
+    }[algorithm]
     return f"{words}: at most {steps:,} steps"

@@ -1,7 +1,6 @@
 """Compiled loops: NumPy arrays in, NumPy arrays out, no torch, no state, no GIL.
 
-A kernel computes in float64, takes a batch of lists and loops over it inside. It starts no threads; `threads.py` calls
-kernels in several.
+A kernel computes in float64, takes a batch of lists and loops over it inside. It starts no threads: its callers do.
 """
 
 import hashlib
@@ -15,7 +14,7 @@ import numba
 
 from . import first_call as first_call
 
-__all__ = ["compiled", "interruptible", "lean", "summing"]
+__all__ = ["compiled", "compiled_noalloc", "compiled_reassoc", "interruptible"]
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -39,7 +38,7 @@ def _sources(file: str) -> str:
     return digest.hexdigest()
 
 
-def lean(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def compiled_noalloc(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`compiled` for a function that allocates nothing, and calls only such functions.
 
     numba then counts no references to arrays, and a view of one costs nothing. Short lists take half the time.
@@ -47,9 +46,9 @@ def lean(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     return compiled(function, _nrt=False, **options)
 
 
-def summing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`lean` for a sum whose terms may be added in any order: it then runs on vector instructions."""
-    return lean(function, fastmath={"reassoc"})
+def compiled_reassoc(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`compiled_noalloc` for a sum whose terms may be added in any order: it then runs on vector instructions."""
+    return compiled_noalloc(function, fastmath={"reassoc"})
 
 
 def interruptible(kernel: Callable[..., Any], *arguments: Any) -> None:

@@ -13,12 +13,12 @@ so a ranking is a staircase of cells (i, c), worth the sum of the D in it. Indic
 import numpy as np
 from numpy.typing import NDArray
 
-from . import compiled, lean, summing
-from .lists import NOTHING, TRUTH, clear, close_list, count_classes, count_output, open_float32, open_list
+from . import compiled, compiled_noalloc, compiled_reassoc
+from .lists import NOTHING, TRUTH, close_list, count_classes, count_output, open_float32, open_list
+from .ranking import solve_band
 
-__all__ = ["average_precision_contrast"]
+__all__ = ["average_precision_contrast", "average_precision_up"]
 
-_BLOCK_CELLS = 1 << 26  # of the band, for which the dynamic programme remembers its steps
 _BLOCK_EDGES = 1 << 18  # for which `_narrow_run` remembers its bounds
 _WINDOW = 8  # cells that `_place_rows` counts at once
 _SHORT = 128  # negatives up to which it places every row on its own
@@ -26,7 +26,7 @@ _DETAIL = 16  # segments that the mean row of a wide band is cut into
 _ROUNDING = 1e-9  # the share of the magnitudes that bounds leave to rounding
 
 
-@summing
+@compiled_reassoc
 def _precision(above: NDArray[np.int32]) -> float:  # [P]
     """The sum of the positives' precisions."""
     precision = 0.0
@@ -35,7 +35,7 @@ def _precision(above: NDArray[np.int32]) -> float:  # [P]
     return precision
 
 
-@lean
+@compiled_noalloc
 def _tied_precision(
     a: NDArray[np.float64], b: NDArray[np.float64], low: NDArray[np.int32], high: NDArray[np.int32]
 ) -> float:
@@ -48,18 +48,19 @@ def _tied_precision(
             i += 1
         while j < b.size and b[j] == a[first]:
             j += 1
-        high[first:i] = j
+        for k in range(first, i):
+            high[k] = j
         precision += (i - first) * (i / (i + j))
     return precision
 
 
-@lean
+@compiled_noalloc
 def _rises(score: float, a: float, x: float, kappa_i: float) -> bool:
     """Whether D_i(c) = b_c − a_i + κ·i/((x−1)x) > 0, x = i + c; without the division."""
     return (score - a) * ((x - 1.0) * x) + kappa_i > 0.0
 
 
-@lean
+@compiled_noalloc
 def _place_rows(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -105,7 +106,7 @@ def _place_rows(
     return bool(staircase)
 
 
-@lean
+@compiled_noalloc
 def _place_negatives(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -154,13 +155,13 @@ def _place_negatives(
             top += 4
 
 
-@lean
+@compiled_noalloc
 def _augment_up(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     kappa: float,
     before: NDArray[np.int32],  # [P] how many negatives stand above each positive in the prediction
-    room: NDArray[np.int32],  # [2, P + 257 or more] scratch
+    scratch: NDArray[np.int32],  # [2, P + 257 or more] scratch
     above: NDArray[np.int32],
 ) -> None:
     """Solves argmax_y F + weight·L for weight > 0 exactly in O(P log M + M); writes c_i to above.
@@ -169,15 +170,15 @@ def _augment_up(
     are the optimum.
     """
     if not _place_rows(a, b, kappa, before, above):
-        _make_staircase(a, b, kappa, room, above)
+        _make_staircase(a, b, kappa, scratch, above)
 
 
-@lean
+@compiled_noalloc
 def _make_staircase(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     kappa: float,
-    room: NDArray[np.int32],
+    scratch: NDArray[np.int32],
     above: NDArray[np.int32],  # [P] where each row alone ends; then the optimum
 ) -> None:
     """`_augment_up` where the places of the rows do not rise with i, as among the first of a good ranking.
@@ -186,7 +187,7 @@ def _make_staircase(
     between are placed among the rows in between.
     """
     P = a.size
-    low, placed, stack = room[0], room[1], room[0, room.shape[1] - 256 :]
+    low, placed, stack = scratch[0], scratch[1], scratch[0, scratch.shape[1] - 256 :]
     low[P - 1] = above[P - 1]
     for i in range(P - 2, -1, -1):
         low[i] = min(above[i], low[i + 1])
@@ -194,7 +195,7 @@ def _make_staircase(
         above[i] = max(above[i], above[i - 1])
     for i in range(P + 1):
         placed[i] = 0
-    i = 0
+    i = np.int64(0)  # of that type from the start: numba would compile what it is passed to once more for a 0
     while i < P:
         first = i
         while i < P and low[i] < above[i]:
@@ -321,91 +322,6 @@ def _clamp(
 
 
 @compiled
-def _advance(
-    a: NDArray[np.float64],
-    b: NDArray[np.float64],
-    kappa: float,
-    low: NDArray[np.int32],
-    high: NDArray[np.int32],
-    first: int,
-    last: int,
-    best: NDArray[np.float64],  # [M + 1]
-    rises: NDArray[np.bool_],  # the cells of rows first to last, or [0]
-) -> None:
-    """Take the dynamic programme of `_solve_band` over rows first to last."""
-    offset = 0
-    for i in range(first, last):
-        before = high[i - 1] if i > 0 else 0
-        edge = best[before]  # where this row ends beyond the previous one's band
-        gain, record = 0.0, -np.inf
-        for c in range(low[i], high[i] + 1):
-            if c > low[i]:
-                x = i + 1.0 + c
-                gain += b[c - 1] - a[i] - kappa * (i + 1.0) / ((x - 1.0) * x)
-            worth = gain + (best[c] if c <= before else edge)
-            if worth > record:
-                record = worth
-                if rises.size:
-                    rises[offset] = True
-            best[c] = record
-            offset += 1
-
-
-@compiled
-def _solve_band(
-    a: NDArray[np.float64],
-    b: NDArray[np.float64],
-    kappa: float,
-    low: NDArray[np.int32],
-    high: NDArray[np.int32],
-    room: NDArray[np.float64],  # [M + 1] scratch
-    above: NDArray[np.int32],
-) -> None:
-    """Solves argmax Σ_i f_i(c_i) over non-decreasing c with low ≤ c ≤ high by dynamic programming.
-
-    best[c] is the worth of the best staircase of the rows so far whose last row ends at c or before; `rises` marks the
-    cells of the band at which it rises. Going back, a row ends at its last rise that is not behind the next row's end.
-    A wide band is cut into blocks of rows, `best` is kept at their starts and `rises` for one block at a time, so that
-    memory grows as the square root of the band.
-    """
-    P, M = a.size, b.size
-    cells = P + _open_cells(low, high)
-    block_cells = max(float(_BLOCK_CELLS), np.sqrt(8.0 * M * cells))
-    starts = [0]
-    size = 0
-    for i in range(P):
-        if size > block_cells:
-            starts.append(i)
-            size = 0
-        size += high[i] - low[i] + 1
-    for c in range(M + 1):
-        room[c] = 0.0
-    kept = np.empty((len(starts) - 1, M + 1))
-    unused = np.empty(0, np.bool_)
-    for k in range(len(starts) - 1):
-        kept[k] = room
-        _advance(a, b, kappa, low, high, starts[k], starts[k + 1], room, unused)
-    end = M
-    last = P
-    for k in range(len(starts) - 1, -1, -1):
-        first = starts[k]
-        size = 0
-        for i in range(first, last):
-            size += high[i] - low[i] + 1
-        rises = np.zeros(size, np.bool_)
-        _advance(a, b, kappa, low, high, first, last, room, rises)
-        if k > 0:
-            room[:] = kept[k - 1]
-        for i in range(last - 1, first - 1, -1):
-            size -= high[i] - low[i] + 1
-            end = min(end, high[i])
-            while not rises[size + end - low[i]]:
-                end -= 1
-            above[i] = end
-        last = first
-
-
-@compiled
 def _cut_columns(
     b: NDArray[np.float64],
     low: NDArray[np.int32],
@@ -460,7 +376,7 @@ def _relax(
     best: NDArray[np.float64],  # [segments + 1]
     worths: NDArray[np.float64],  # the edges of rows first to last, or [0]
 ) -> None:
-    """Like `_advance`, but rows end at edges and earn their bonus; `worths` gets the best with the row's end there."""
+    """Like `ranking._advance`, but rows end at edges and earn their bonus; `worths` gets the best with the row's end there."""
     offset = 0
     for i in range(first, last):
         before = right[i - 1] if i > 0 else 0
@@ -499,7 +415,7 @@ def _narrow_run(
     reaches what staircases on edges are worth without bonus. The band is cut to the neighbourhood of such edges. Where
     a bump is zero, f_i is strictly convex, so no optimal staircase ends inside.
 
-    A forward pass, kept in blocks as in `_solve_band`, and a backward pass give the bounds.
+    A forward pass, kept in blocks as in `solve_band`, and a backward pass give the bounds.
     """
     P = a.size
     edges = np.empty(high[-1] - low[0] + 1, np.int32)
@@ -507,7 +423,7 @@ def _narrow_run(
     left, right = np.empty(P, np.int32), np.empty(P, np.int32)
     count = _cut_columns(b, low, high, detail, edges, bumps, left, right)
     best, bonus, rest, unused = np.zeros(count + 1), np.zeros(count + 1), np.zeros(count + 1), np.empty(0)
-    _relax(a, row, sums, kappa, edges, bonus, left, right, 0, P, best, unused)
+    _relax(a, row, sums, kappa, edges, bonus, left, right, np.int64(0), P, best, unused)
     target = best[count]
     for k in range(count):
         bonus[k] = max(bonus[k], bumps[k])
@@ -564,7 +480,7 @@ def _narrow(
     detail: int,
 ) -> int:
     """Narrow every run of open rows, a problem of its own where the rows around it end elsewhere; return open cells."""
-    first = 0
+    first = np.int64(0)
     for i in range(a.size + 1):
         settled = i == a.size or low[i] == high[i]
         if settled or (first < i and high[i - 1] <= low[i]):
@@ -612,9 +528,11 @@ def _recentre(
             i += not negative
             j += negative
         centre = 0.5 * top + 0.5 * last
-        near_a[first_i:i] = a[first_i:i] - centre
-        near_b[first_j:j] = b[first_j:j] - centre
-        low[first_i:i] = first_j
+        for k in range(first_i, i):
+            near_a[k] = a[k] - centre
+            low[k] = first_j
+        for k in range(first_j, j):
+            near_b[k] = b[k] - centre
 
 
 @compiled
@@ -623,7 +541,7 @@ def _augment_down(
     b: NDArray[np.float64],
     kappa: float,
     before: NDArray[np.int32],  # [P] how many negatives stand above each positive in the prediction
-    room: tuple[NDArray[np.float64], NDArray[np.int32]],  # [2, N] and [2, N] scratch
+    scratch: tuple[NDArray[np.float64], NDArray[np.int32]],  # [2, N] and [2, N] scratch
     above: NDArray[np.int32],
 ) -> int:
     """Solves argmax_y F − weight·L for weight > 0 exactly; writes c_i to above and returns the cells left to the DP.
@@ -634,7 +552,7 @@ def _augment_down(
     than the dynamic programme.
     """
     P, M = a.size, b.size
-    floats, integers = room
+    floats, integers = scratch
     near_a, near_b, sums = floats[0, :P], floats[0, P : P + M], floats[1, : M + 1]
     low, high = integers[0, :P], integers[1, :P]
     for i in range(P):
@@ -646,7 +564,7 @@ def _augment_down(
     sums[end] = 0.0  # of b_1 + … + b_c up to a constant, from the small end
     for j in range(end - 1, -1, -1):
         sums[j] = sums[j + 1] - b[j]
-    detail = _DETAIL
+    detail = np.int64(_DETAIL)
     while band > 0:
         rest = _clamp(a, b, sums, kappa, low, high)
         settled = rest < P or 10 * rest > 9 * band
@@ -658,11 +576,20 @@ def _augment_down(
             if 2 * rest > band:
                 detail *= 4
             band = rest
-    _solve_band(a, b, kappa, low, high, sums, above)
+    if band == 0:
+        for i in range(P):
+            above[i] = high[i]
+        return 0
+    ranks, discounts = np.empty(P), floats[1]  # the sums have served
+    for i in range(P):
+        ranks[i] = i + 1.0
+    for x in range(P + M):
+        discounts[x] = 1.0 / (x + 1.0)
+    solve_band(a, b, ranks, discounts, 1, -kappa, low, high, above)
     return band
 
 
-@lean
+@compiled_noalloc
 def _add_output(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -680,7 +607,8 @@ def _add_output(
         precision = _tied_precision(a, b, low, high)
     else:
         if kind == TRUTH:
-            high[:] = 0
+            for i in range(P):
+                high[i] = 0
         elif weight == 0.0:
             high = low
         else:
@@ -691,29 +619,7 @@ def _add_output(
     return 1.0 - precision / P
 
 
-@compiled
-def _add_any_output(
-    a: NDArray[np.float64],
-    b: NDArray[np.float64],
-    kind: int,
-    weight: float,
-    room: tuple[NDArray[np.float64], NDArray[np.int32]] | None,
-    sign: int,
-    tied: bool,
-    low: NDArray[np.int32],
-    integers: NDArray[np.int32],
-) -> float:
-    """`_add_output` for a weight of either sign."""
-    if weight < 0.0 and room is not None:
-        P, M = a.size, b.size
-        above = integers[1, :P]
-        _augment_down(a, b, -weight * M / 2.0, low, room, above)
-        count_output(above, above, sign, integers[2, :P], integers[3, : M + 1])
-        return 1.0 - _precision(above) / P
-    return _add_output(a, b, kind, weight, sign, tied, low, integers)
-
-
-@lean
+@compiled_noalloc
 def _close(
     ranked: NDArray[np.int64],
     P: int,
@@ -730,72 +636,72 @@ def _close(
     row[3] = close_list(ranked, P, tied, toward != NOTHING, unit, share, row[2], floats, integers, gradient)
 
 
-@lean
-def _contrast_up(
+@compiled_noalloc
+def average_precision_up(
+    keys: NDArray[np.int64],  # [g, N] of some lists, each row sorted, masked items last
+    which: NDArray[np.int64],  # [g] which lists they are
+    starts: NDArray[np.int64],  # [b + 1] where the items of each list start
+    outputs: tuple[int, int],  # away is AUGMENTED or TRUTH, toward AUGMENTED, TRUTH or NOTHING
+    numbers: NDArray[np.float64],  # [b, 6] of every list the weight of away, that of toward, and the scale; then zeros,
+    # which become F(away) − F(toward) and both losses
+    gradient: NDArray[np.floating],  # by item; written for valid items: scale·(features(away) − features(toward))
+    counted: NDArray[np.bool_],  # [b] written: whether the list has a pair
+    floats: NDArray[np.float64],  # [3, N] scratch
+    integers: NDArray[np.int32],  # [6, N + 257] scratch
+) -> None:
+    """Contrast two outputs in every list that has a pair, where no weight is below 0 and float32 holds the scores.
+
+    For toward = NOTHING, write the features of the one output times scale, and its loss.
+    """
+    for row in range(which.size):
+        k = which[row]
+        P, M = count_classes(keys[row])
+        counted[k] = P > 0 and M > 0
+        if not counted[k]:
+            continue
+        ranked = keys[row, : P + M]
+        tied = open_float32(ranked, floats, integers)
+        a, b, low, found = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
+        for side in range(2):
+            if outputs[side] != NOTHING:
+                found[4 + side] = _add_output(a, b, outputs[side], found[side], 1 - 2 * side, tied, low, integers)
+        _close(ranked, P, tied, outputs[1], found, gradient[starts[k] : starts[k + 1]], floats, integers)
+
+
+@compiled
+def average_precision_contrast(
     keys: NDArray[np.int64],
-    bounds: NDArray[np.int64],
-    away: int,
-    toward: int,
+    which: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    exact: NDArray[np.float64] | None,  # the scores by item, or None where float32 holds them
+    outputs: tuple[int, int],
     numbers: NDArray[np.float64],
+    down: tuple[NDArray[np.float64], NDArray[np.int32]] | None,  # [2, N] and [2, N] scratch; None where no weight is
+    # below 0, which spares the compilation of `_augment_down`
     gradient: NDArray[np.floating],
     counted: NDArray[np.bool_],
     floats: NDArray[np.float64],
     integers: NDArray[np.int32],
 ) -> None:
-    """`average_precision_contrast` where no weight is below 0 and float32 holds the scores: most training loops.
-
-    A loop of its own, as the general one calls what allocates memory, and `lean` code may not.
-    """
-    for k in range(bounds.shape[0]):
-        first = bounds[k, 0]
-        P, M = count_classes(keys[first : bounds[k, 1]])
+    """`average_precision_up` for any weights and scores; it allocates memory, and `compiled_noalloc` code may not."""
+    for row in range(which.size):
+        k = which[row]
+        P, M = count_classes(keys[row])
         counted[k] = P > 0 and M > 0
-        ranked = keys[first : first + P + M]
         if not counted[k]:
-            clear(ranked, gradient)
             continue
-        tied = open_float32(ranked, floats, integers)
-        a, b, low, row = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
-        row[4] = _add_output(a, b, away, row[0], 1, tied, low, integers)
-        if toward != NOTHING:
-            row[5] = _add_output(a, b, toward, row[1], -1, tied, low, integers)
-        _close(ranked, P, tied, toward, row, gradient, floats, integers)
-
-
-@compiled
-def average_precision_contrast(
-    keys: NDArray[np.int64],  # [n] of b lists, each sorted, masked items last
-    bounds: NDArray[np.int64],  # [b, 2] where each list starts and ends
-    exact: NDArray[np.float64] | None,  # the scores by index, or None where float32 holds them
-    away: int,  # AUGMENTED or TRUTH
-    toward: int,  # AUGMENTED, TRUTH or NOTHING
-    numbers: NDArray[np.float64],  # [b, 6] of every list the weight of away, that of toward, and the scale; then zeros,
-    # which become F(away) − F(toward) and both losses
-    room: tuple[NDArray[np.float64], NDArray[np.int32]] | None,  # [2, N] and [2, N] scratch; None where no weight is
-    # below 0, which spares the compilation of `_augment_down`
-    gradient: NDArray[np.floating],  # by index; written for valid items: scale·(features(away) − features(toward))
-    counted: NDArray[np.bool_],  # [b] written: whether the list has a pair
-    floats: NDArray[np.float64],  # [3, N] scratch
-    integers: NDArray[np.int32],  # [6, N + 257] scratch
-) -> None:
-    """Contrast two outputs in every list; one without a pair has a gradient of zero.
-
-    For toward = NOTHING, write the features of the one output times scale, and its loss.
-    """
-    if exact is None and room is None:
-        _contrast_up(keys, bounds, away, toward, numbers, gradient, counted, floats, integers)
-        return
-    for k in range(bounds.shape[0]):
-        first = bounds[k, 0]
-        P, M = count_classes(keys[first : bounds[k, 1]])
-        counted[k] = P > 0 and M > 0
-        ranked = keys[first : first + P + M]
-        if not counted[k]:
-            clear(ranked, gradient)
-            continue
-        tied = open_list(ranked, exact, floats, integers)
-        a, b, low, row = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
-        row[4] = _add_any_output(a, b, away, row[0], room, 1, tied, low, integers)
-        if toward != NOTHING:
-            row[5] = _add_any_output(a, b, toward, row[1], room, -1, tied, low, integers)
-        _close(ranked, P, tied, toward, row, gradient, floats, integers)
+        ranked, items = keys[row, : P + M], slice(starts[k], starts[k + 1])
+        tied = open_list(ranked, None if exact is None else exact[items], floats, integers)
+        a, b, low, found = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
+        for side in range(2):
+            sign, weight = 1 - 2 * side, found[side]
+            if outputs[side] == NOTHING:
+                continue
+            if down is not None and weight < 0.0:
+                above = integers[1, :P]
+                _augment_down(a, b, -weight * M / 2.0, low, down, above)
+                count_output(above, above, sign, integers[2, :P], integers[3, : M + 1])
+                found[4 + side] = 1.0 - _precision(above) / P
+            else:
+                found[4 + side] = _add_output(a, b, outputs[side], weight, sign, tied, low, integers)
+        _close(ranked, P, tied, outputs[1], found, gradient[items], floats, integers)

@@ -7,7 +7,7 @@ the index of its item: sorting them needs no indirection. Keys that agree in tho
 import numpy as np
 from numpy.typing import NDArray
 
-from . import compiled, summing
+from . import compiled, compiled_reassoc
 
 __all__ = ["dots", "pack", "place", "shift"]
 
@@ -140,7 +140,7 @@ def place(
             start = stop
 
 
-@summing
+@compiled_reassoc
 def dots(
     one: NDArray[np.float64],  # [b, N]
     other: NDArray[np.float64],  # [b, N]

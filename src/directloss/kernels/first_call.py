@@ -13,7 +13,7 @@ from numba.core import event
 __all__ = ["ANNOUNCEMENT", "MESSAGE", "Announcement"]
 
 MESSAGE = (
-    "directloss compiles its kernels for this machine. This happens once and takes up to a minute; numba keeps the "
+    "directloss compiles the kernels of this loss for this machine. This takes some seconds, once; numba keeps the "
     "result on disk."
 )
 

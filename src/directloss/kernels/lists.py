@@ -7,7 +7,7 @@ how many negatives stand above each positive in one or two outputs, and `close_l
 import numpy as np
 from numpy.typing import NDArray
 
-from . import compiled, lean, summing
+from . import compiled, compiled_noalloc, compiled_reassoc
 
 __all__ = [
     "AUGMENTED",
@@ -15,19 +15,15 @@ __all__ = [
     "LONGEST_LIST",
     "NOTHING",
     "TRUTH",
-    "alike",
-    "clear",
     "close_list",
     "count_all",
     "count_classes",
     "count_output",
-    "fill",
     "open_float32",
     "open_list",
     "pack",
-    "pack_groups",
-    "pack_lists",
-    "values",
+    "sort_by_id",
+    "write_values",
 ]
 
 INDEX_BITS = 30
@@ -39,13 +35,11 @@ _INDEX = LONGEST_LIST
 _PLAIN = 1e3  # the range of scores, in ε or margins, up to which a plain sum is right to 1e-12 of them; half the time
 
 
-@lean
+@compiled_noalloc
 def _write_keys(
     scores: NDArray[np.float32],  # [n]
     positive: NDArray[np.bool_],  # [n]
     valid: NDArray[np.bool_] | None,  # [n], or None where all are
-    index: int,  # of the first item
-    step: int,  # from the index of an item to the next one's
     keys: NDArray[np.int64],  # [n] written
 ) -> None:
     """Write the score to bits 31 to 62, the class to bit 30, the index to bits 0 to 29; without a branch."""
@@ -54,104 +48,38 @@ def _write_keys(
         u = np.int64(bits[n])
         u = 0 if u == -(1 << 31) else u  # −0.0 ties with 0.0
         descending = (u ^ (0x7FFFFFFF & ~(u >> 63))) & 0xFFFFFFFF  # 0x7FFFFFFF − u, or u + 2^32 where u < 0
-        key = (descending << SCORE_SHIFT) | ((1 - np.int64(positive[n])) << INDEX_BITS) | (index + step * n)
+        key = (descending << SCORE_SHIFT) | ((1 - np.int64(positive[n])) << INDEX_BITS) | n
         if valid is not None:
             key = key if valid[n] else _MASKED
         keys[n] = key
 
 
-@lean
+@compiled_noalloc
 def pack(
-    scores: NDArray[np.float32],  # [n] of some lists, one behind the other
+    scores: NDArray[np.float32],  # [n] of all lists, one behind the other
     positive: NDArray[np.bool_],  # [n]
     valid: NDArray[np.bool_] | None,  # [n], or None where all are
-    keys: NDArray[np.int64],  # [n] written
+    starts: NDArray[np.int64],  # [b + 1] where each list starts
+    which: NDArray[np.int64],  # [g] lists to pack
+    keys: NDArray[np.int64],  # [g, N] written
 ) -> bool:
     """Write keys whose ascending order is that of descending scores, of equal ones positives first, then masked items.
 
     Sorting such keys needs no indirection, which is what makes it several times faster than an argsort. Returns whether
     all valid scores are finite in float32.
     """
-    _write_keys(scores, positive, valid, 0, 1, keys)
-    return _all_finite(scores, valid)
+    finite = True
+    for row in range(which.size):
+        first, end = starts[which[row]], starts[which[row] + 1]
+        valid_here = None if valid is None else valid[first:end]
+        _write_keys(scores[first:end], positive[first:end], valid_here, keys[row, : end - first])
+        for n in range(end - first, keys.shape[1]):
+            keys[row, n] = _MASKED
+        finite &= _all_finite(scores[first:end], valid_here)
+    return finite
 
 
-@lean
-def pack_lists(
-    scores: NDArray[np.float32],  # [n] of b lists, one behind the other
-    positive: NDArray[np.bool_],  # [n]
-    valid: NDArray[np.bool_] | None,  # [n], or None where all are
-    starts: NDArray[np.int64],  # [b + 1] where each list starts
-    bounds: NDArray[np.int64],  # [b, 2] where the room of each list starts and ends
-    keys: NDArray[np.int64],  # written
-) -> bool:
-    """`pack` lists of different lengths, each in its room; what is left of a room is masked."""
-    for k in range(bounds.shape[0]):
-        items = slice(starts[k], starts[k + 1])
-        some = None if valid is None else valid[items]
-        place = bounds[k, 0]
-        _write_keys(scores[items], positive[items], some, starts[k], 1, keys[place : place + starts[k + 1] - starts[k]])
-    fill(starts, bounds, keys)
-    return _all_finite(scores, valid)
-
-
-@lean
-def fill(
-    starts: NDArray[np.int64],  # [b + 1] where each list starts
-    bounds: NDArray[np.int64],  # [b, 2] where the room of each list starts and ends
-    keys: NDArray[np.int64],  # written
-) -> None:
-    """Mask what the lists leave of their rooms."""
-    for k in range(bounds.shape[0]):
-        for place in range(bounds[k, 0] + starts[k + 1] - starts[k], bounds[k, 1]):
-            keys[place] = _MASKED
-
-
-@lean
-def pack_groups(
-    scores: NDArray[np.float32],  # [n]
-    positive: NDArray[np.bool_],  # [n]
-    valid: NDArray[np.bool_] | None,  # [n], or None where all are
-    ids: NDArray[np.int64],  # [n] of the list of each item
-    low: int,  # the least of them
-    free: NDArray[np.int64],  # by id − low: where the list starts; then where it ends
-    begin: int,  # the place of the first key that is wanted
-    places: NDArray[np.int32] | None,  # [n] written, [0] or None: see below
-    keys: NDArray[np.int64],  # [m + 1] written: m keys, each list in its room, and one that means nothing
-    buffer: NDArray[np.int64],  # scratch, of as many keys as are made at once
-) -> bool:
-    """`pack` some lists whose items stand in any order: threads share the lists, and each goes through all items.
-
-    With `places` None the index of a key is its item. Else it is its own place; `places` then gets the place of every
-    item, unless it is empty. A block of keys is made on vector instructions, then moved: two thirds of the time of one
-    item after the other.
-    """
-    wanted = np.uint64(keys.size - 1)
-    for start in range(0, ids.size, buffer.size):
-        some = slice(start, min(start + buffer.size, ids.size))
-        of = ids[some]
-        block, some_valid = buffer[: of.size], None if valid is None else valid[some]
-        if places is None:
-            _write_keys(scores[some], positive[some], some_valid, start, 1, block)
-            for n in range(of.size):
-                k = np.uintp(of[n] - low)
-                place = free[k]
-                free[k] = place + 1
-                keys[min(np.uint64(place - begin), wanted)] = block[n]
-        else:
-            _write_keys(scores[some], positive[some], some_valid, 0, 0, block)
-            at = places[some]
-            for n in range(of.size):
-                k = np.uintp(of[n] - low)
-                place = free[k]
-                free[k] = place + 1
-                keys[min(np.uint64(place - begin), wanted)] = block[n] | place  # a masked key has all these bits
-                if at.size:
-                    at[n] = place
-    return _all_finite(scores, valid)
-
-
-@lean
+@compiled_noalloc
 def _all_finite(scores: NDArray[np.float32], valid: NDArray[np.bool_] | None) -> bool:  # [n], [n]
     """Whether all valid scores are; a loop of its own, so that it and `pack` run on vector instructions."""
     finite = True
@@ -160,7 +88,7 @@ def _all_finite(scores: NDArray[np.float32], valid: NDArray[np.bool_] | None) ->
     return finite
 
 
-@lean
+@compiled_noalloc
 def _unpack(keys: NDArray[np.int64], scores: NDArray[np.float64]) -> None:  # [n], [n]
     """Write the float32 scores of the keys."""
     for m in range(keys.size):
@@ -185,7 +113,7 @@ def _unpack_exactly(keys: NDArray[np.int64], exact: NDArray[np.float64], scores:
         start = m
 
 
-@lean
+@compiled_noalloc
 def _split(
     keys: NDArray[np.int64],  # [n]
     scores: NDArray[np.float64],  # [n]
@@ -205,7 +133,7 @@ def _split(
     return i
 
 
-@lean
+@compiled_noalloc
 def _any_tie(scores: NDArray[np.float64]) -> bool:  # [n] sorted
     """Whether two items have one score."""
     tied = False
@@ -214,7 +142,7 @@ def _any_tie(scores: NDArray[np.float64]) -> bool:  # [n] sorted
     return tied
 
 
-@summing
+@compiled_reassoc
 def _dot(values: NDArray[np.float64], shift: float, counts: NDArray[np.int32]) -> float:  # [n], [n]
     """Σ counts·(values − shift)."""
     score = 0.0
@@ -223,7 +151,7 @@ def _dot(values: NDArray[np.float64], shift: float, counts: NDArray[np.int32]) -
     return score
 
 
-@lean
+@compiled_noalloc
 def _score(
     keys: NDArray[np.int64],  # [n]
     scores: NDArray[np.float64],  # [n] sorted
@@ -248,54 +176,62 @@ def _score(
     return score
 
 
-@lean
+@compiled_noalloc
 def count_classes(keys: NDArray[np.int64]) -> tuple[int, int]:  # [N] sorted
     """How many positives and how many negatives a list has."""
-    n = keys.size
-    if n > 0 and keys[n - 1] == _MASKED:
-        n = np.searchsorted(keys, _MASKED)
-    M = 0
-    for m in range(n):
-        M += (keys[m] >> INDEX_BITS) & 1
-    return int(n) - M, M
+    negatives = masked = 0
+    for m in range(keys.size):
+        negatives += (keys[m] >> INDEX_BITS) & 1  # of what is masked, too
+        masked += keys[m] == _MASKED
+    return keys.size - negatives, negatives - masked
 
 
 @compiled
-def count_all(
-    keys: NDArray[np.int64],  # [n] of b lists, each sorted, masked items last
-    bounds: NDArray[np.int64],  # [b, 2] where each list starts and ends
-    gradient: NDArray[np.floating],  # by index; written where a list has no pair: zeros
+def sort_by_id(
+    ids: NDArray[np.int64],  # [n] from 0 up to before `most`
+    most: int,
+    order: NDArray[np.int64],  # [n] written: the items by ascending id, those of one id in their order
+    numbers: NDArray[np.int64],  # [n] written: which of the ids that occur an item has
 ) -> NDArray[np.int64]:
-    """The numbers of positives and negatives of all lists, [b, 2]."""
-    sizes = np.empty_like(bounds)
-    for k in range(sizes.shape[0]):
-        first = bounds[k, 0]
-        P, M = sizes[k] = count_classes(keys[first : bounds[k, 1]])
-        if P == 0 or M == 0:
-            clear(keys[first : first + P + M], gradient)
+    """Sort items by counting; return where the items of each id that occurs start, and where the last ones end."""
+    places, number_of, starts = np.zeros(most, np.int64), np.empty(most, np.int64), np.zeros(most + 1, np.int64)
+    for n in range(ids.size):
+        places[np.uintp(ids[n])] += 1  # a signed index would be looked at for its sign: more than twice the time
+    lists = 0
+    for k in range(most):
+        count, number_of[k], places[k] = places[k], lists, starts[lists]
+        if count > 0:
+            starts[lists + 1] = starts[lists] + count
+            lists += 1
+    for n in range(ids.size):
+        k = np.uintp(ids[n])
+        order[places[k]] = n
+        places[k] += 1
+        numbers[n] = number_of[k]
+    return starts[: lists + 1].copy()
+
+
+@compiled
+def count_all(keys: NDArray[np.int64]) -> NDArray[np.int64]:  # [g, N] each row sorted, masked items last
+    """The numbers of positives and negatives of all lists, [g, 2]."""
+    sizes = np.empty((keys.shape[0], 2), np.int64)
+    for row in range(keys.shape[0]):
+        sizes[row] = count_classes(keys[row])
     return sizes
 
 
-@lean
-def clear(ranked: NDArray[np.int64], gradient: NDArray[np.floating]) -> None:  # [n] keys of valid items, by index
-    """Write zeros to the gradient of a list."""
-    if gradient.size:
-        for m in range(ranked.size):
-            gradient[ranked[m] & _INDEX] = 0.0
-
-
-@lean
-def values(numbers: NDArray[np.float64], found: NDArray[np.floating]) -> None:  # [b, 6], [b] written
-    """What an update makes of the numbers of each list, see `average_precision_contrast`; as `Row.value` does."""
-    for k in range(found.size):
+@compiled_noalloc
+def write_values(numbers: NDArray[np.float64], values: NDArray[np.floating]) -> None:  # [b, 6], [b] written
+    """What an update makes of the numbers of each list, see `average_precision_contrast`; as `UpdateSpec.value` does."""
+    for k in range(values.size):
         row = numbers[k]
-        found[k] = row[2] * (row[3] + row[0] * row[4] - row[1] * row[5])
+        values[k] = row[2] * (row[3] + row[0] * row[4] - row[1] * row[5])
 
 
 @compiled
 def open_list(
     ranked: NDArray[np.int64],  # [n] sorted keys of valid items
-    exact: NDArray[np.float64] | None,  # scores by index, or None where float32 holds them
+    exact: NDArray[np.float64] | None,  # [N] scores by index, or None where float32 holds them
     floats: NDArray[np.float64],  # [3, N] written: scores, those of the positives, those of the negatives
     integers: NDArray[np.int32],  # [4, N + 1 or more] written: negatives before each positive; zeros to count in
 ) -> bool:
@@ -306,14 +242,14 @@ def open_list(
     return _open(ranked, floats, integers)
 
 
-@lean
+@compiled_noalloc
 def open_float32(ranked: NDArray[np.int64], floats: NDArray[np.float64], integers: NDArray[np.int32]) -> bool:
     """`open_list`, where float32 holds the scores."""
     _unpack(ranked, floats[0, : ranked.size])
     return _open(ranked, floats, integers)
 
 
-@lean
+@compiled_noalloc
 def _open(ranked: NDArray[np.int64], floats: NDArray[np.float64], integers: NDArray[np.int32]) -> bool:
     scores = floats[0, : ranked.size]
     P = _split(ranked, scores, floats[1], floats[2], integers[0])
@@ -324,7 +260,7 @@ def _open(ranked: NDArray[np.int64], floats: NDArray[np.float64], integers: NDAr
     return _any_tie(scores)
 
 
-@lean
+@compiled_noalloc
 def count_output(
     low: NDArray[np.int32],  # [P] how many negatives stand above each positive
     high: NDArray[np.int32],  # [P] the same, or with those that are tied with it
@@ -350,7 +286,7 @@ def count_output(
             steps[high[i]] -= sign
 
 
-@lean
+@compiled_noalloc
 def close_list(
     ranked: NDArray[np.int64],  # [n] sorted keys
     P: int,
@@ -361,7 +297,7 @@ def close_list(
     scale: float,
     floats: NDArray[np.float64],  # [3, N] as `open_list` left them
     integers: NDArray[np.int32],  # [4, N + 1 or more] in rows 2 and 3 the counts and steps of `count_output`
-    gradient: NDArray[np.floating],  # by index; written: scale·features; or empty, to leave counts in integers alone
+    gradient: NDArray[np.floating],  # by index; written: scale·features
 ) -> float:
     """Write the gradient of a list; return its F(away) − F(toward) where two outputs are contrasted, else 0."""
     n = ranked.size
@@ -378,14 +314,14 @@ def close_list(
     elif contrasted:
         score = _score(ranked, scores, integers[2], integers[3], share)
     factor = scale * share
-    if tied and gradient.size:
+    if tied:
         _write_tied(ranked, scores, integers[2], integers[3], factor, gradient)
-    elif gradient.size:
+    else:
         _write(ranked, integers[2], integers[3], factor, gradient)
     return score
 
 
-@lean
+@compiled_noalloc
 def _write(
     ranked: NDArray[np.int64],  # [n] sorted keys
     counts: NDArray[np.int32],  # [n] what the positives count for, in the first P
@@ -403,7 +339,7 @@ def _write(
         j += negative
 
 
-@lean
+@compiled_noalloc
 def _write_tied(
     ranked: NDArray[np.int64],  # [n] sorted keys
     scores: NDArray[np.float64],  # [n] sorted
@@ -424,7 +360,7 @@ def _write_tied(
         total += count
         i += 1 - negative
         j += negative
-        if m + 1 == n or not alike(ranked, scores, m):
+        if m + 1 == n or not _tied(ranked, scores, m):
             if first < m:
                 mean = total / (m + 1 - first)
                 for tied in range(first, m + 1):
@@ -432,7 +368,7 @@ def _write_tied(
             first, total = m + 1, np.int64(0)
 
 
-@lean
-def alike(ranked: NDArray[np.int64], scores: NDArray[np.float64], m: int) -> bool:
+@compiled_noalloc
+def _tied(ranked: NDArray[np.int64], scores: NDArray[np.float64], m: int) -> bool:
     """Whether an item and the next one have one score and one class."""
     return scores[m] == scores[m + 1] and (ranked[m] >> INDEX_BITS) & 1 == (ranked[m + 1] >> INDEX_BITS) & 1

@@ -15,16 +15,16 @@ scores have one sign. Indices in formulas start at 1, in code at 0. docs/mathema
 import numpy as np
 from numpy.typing import NDArray
 
-from . import compiled, lean
+from . import compiled, compiled_noalloc
 from .lists import NOTHING, TRUTH, close_list, count_output, open_list
 
-__all__ = ["BAND", "COLUMNS", "CUT", "ONE_ROW", "ROWS", "TABLE", "WALK", "ranking_contrast"]
+__all__ = ["BAND", "COLUMNS", "CUT", "ONE_ROW", "ROWS", "TABLE", "WALK", "ranking_contrast", "solve_band"]
 
-WALK, ROWS, COLUMNS, ONE_ROW, CUT, BAND, TABLE = range(7)  # the ways to the optimum, see `_solve`
+WALK, ROWS, COLUMNS, ONE_ROW, CUT, BAND, TABLE = range(7)  # the algorithms to the optimum, see `_solve`
 _BLOCK_CELLS = 1 << 26  # for which the dynamic programme remembers its steps
 
 
-@lean
+@compiled_noalloc
 def _walk(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -45,7 +45,7 @@ def _walk(
         above[i] = c
 
 
-@lean
+@compiled_noalloc
 def _row_argmax(
     a: float, b: NDArray[np.float64], u: float, phi: NDArray[np.float64], kappa: float, start: int, stop: int
 ) -> int:
@@ -357,7 +357,7 @@ def _advance(
     best: NDArray[np.float64],  # [M + 1]
     rises: NDArray[np.bool_],  # the cells of rows first to last, or [0]
 ) -> None:
-    """Take the dynamic programme of `_solve_band` over rows first to last."""
+    """Take the dynamic programme of `solve_band` over rows first to last."""
     offset = 0
     for i in range(first, last):
         before = high[i - 1] if i > 0 else 0
@@ -377,7 +377,7 @@ def _advance(
 
 
 @compiled
-def _solve_band(
+def solve_band(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     u: NDArray[np.float64],
@@ -439,7 +439,7 @@ def _solve_part(
     phi: NDArray[np.float64],
     r: int,
     kappa: float,
-    way: int,
+    algorithm: int,
     cut: int,
     above: NDArray[np.int32],
 ) -> None:
@@ -447,18 +447,18 @@ def _solve_part(
     P, M = a.size, b.size
     if phi[0] == phi[r * (P - 1) + M]:  # nothing to gain here
         above[:] = predicted
-    elif way == WALK:
+    elif algorithm == WALK:
         _walk(a, b, u, phi, r, kappa, above)
-    elif way == ROWS:
+    elif algorithm == ROWS:
         _solve_rows(a, b, predicted, u, phi, r, kappa, above)
-    elif way == COLUMNS:
+    elif algorithm == COLUMNS:
         _solve_columns(a, b, predicted, u, phi, r, kappa, above)
-    elif way == ONE_ROW:
+    elif algorithm == ONE_ROW:
         above[:] = predicted
         for i in range(P):
             if u[i] != 0.0:
                 _solve_one_row(a, b, predicted, i, kappa * u[i], phi[r * i :], above)
-    elif way == CUT and cut < P + M:
+    elif algorithm == CUT and cut < P + M:
         _solve_cut(a, b, predicted, u, phi, kappa, cut, above)
     else:
         low, high = predicted.copy(), predicted.copy()
@@ -466,9 +466,9 @@ def _solve_part(
             high[:] = M
         else:
             low[:] = 0
-        if way == BAND:
+        if algorithm == BAND:
             _clamp(a, b, u, phi, r, kappa, low, high)
-        _solve_band(a, b, u, phi, r, kappa, low, high, above)
+        solve_band(a, b, u, phi, r, kappa, low, high, above)
 
 
 @compiled
@@ -481,7 +481,7 @@ def _solve(
     r: int,
     kappa: float,
     reach: float,
-    way: int,
+    algorithm: int | None,
     cut: int,
     above: NDArray[np.int32],
 ) -> None:
@@ -517,29 +517,23 @@ def _solve(
         centre = 0.5 * top + 0.5 * last
         part = above[first_i:i]
         shift = r * first_i + first_j
-        _solve_part(
-            a[first_i:i] - centre,
-            b[first_j:j] - centre,
-            predicted[first_i:i] - np.int32(first_j),
-            u[first_i:i],
-            phi[shift:],
-            r,
-            kappa,
-            way,
-            cut - shift,
-            part,
-        )
+        near_a, near_b, near_phi = a[first_i:i] - centre, b[first_j:j] - centre, phi[shift:]
+        if algorithm is None:
+            _walk(near_a, near_b, u[first_i:i], near_phi, r, kappa, part)
+        else:
+            near = predicted[first_i:i] - np.int32(first_j)
+            _solve_part(near_a, near_b, near, u[first_i:i], near_phi, r, kappa, algorithm, cut - shift, part)
         part += np.int32(first_j)
 
 
-@lean
+@compiled_noalloc
 def _tied_loss(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
     u: NDArray[np.float64],
     phi: NDArray[np.float64],
     r: int,
-    alike: bool,
+    equal_weights: bool,
     low: NDArray[np.int32],  # [P] how many negatives stand before each positive
     high: NDArray[np.int32],  # [P] written: how many of them or tied with it
 ) -> float:
@@ -557,7 +551,9 @@ def _tied_loss(
         while j < M and b[j] == a[first]:
             j += 1
         high[first:i] = j
-        if alike:  # by rank every place of the group, by negatives every number of them, is as likely as any other
+        if (
+            equal_weights
+        ):  # by rank every place of the group, by negatives every number of them, is as likely as any other
             places = phi[first + start : i + j] if r == 1 else phi[start : j + 1]
             mean = places.mean()
             for k in range(first, i):
@@ -569,65 +565,23 @@ def _tied_loss(
 
 
 @compiled
-def _add_output(
-    a: NDArray[np.float64],
-    b: NDArray[np.float64],
-    kind: int,
-    weight: float,
-    sign: int,
-    tied: bool,
-    u: NDArray[np.float64],
-    phi: NDArray[np.float64],
-    r: int,
-    best: float,
-    share: float,
-    alike: bool,
-    ways: tuple[int, int],
-    cut: int,
-    low: NDArray[np.int32],  # [P] how many negatives stand before each positive
-    scratch: NDArray[np.int32],  # [P]
-    counts: NDArray[np.int32],  # [P]
-    steps: NDArray[np.int32],  # [M + 1]
-) -> float:
-    """Count the pairs of an output (see `count_output`); return its loss."""
-    high = scratch
-    lost = 0.0
-    if kind != TRUTH and weight == 0.0 and tied:
-        lost = _tied_loss(a, b, u, phi, r, alike, low, high)
-    else:
-        if kind == TRUTH:
-            high[:] = 0
-        elif weight == 0.0:
-            high = low
-        else:
-            unit = weight / (2.0 * share)
-            way = ways[0] if weight > 0.0 else ways[1]
-            _solve(a, b, low, u, phi, r, unit / best, abs(unit), way, cut, high)
-        low = high
-        for i in range(a.size):
-            lost += u[i] * (phi[r * i] - phi[r * i + high[i]])
-    count_output(low, high, sign, counts, steps)
-    return min(max(lost / best, 0.0), 1.0)
-
-
-@compiled
 def ranking_contrast(
-    keys: NDArray[np.int64],  # [n] of b lists, each sorted, masked items last
-    bounds: NDArray[np.int64],  # [b, 2] where each list starts and ends
-    lists: NDArray[np.int64],  # [g] which of them, all with P positives and M negatives
-    exact: NDArray[np.float64] | None,  # the scores by index, or None where float32 holds them
+    keys: NDArray[np.int64],  # [g, N] of some lists, each row sorted, masked items last
+    rows: NDArray[np.int64],  # [h] which of them to solve, all with P positives and M negatives
+    which: NDArray[np.int64],  # [g] which lists they are
+    starts: NDArray[np.int64],  # [b + 1] where the items of each list start
+    exact: NDArray[np.float64] | None,  # the scores by item, or None where float32 holds them
     u: NDArray[np.float64],  # [P]
     phi: NDArray[np.float64],  # by rank [P + M], by negatives [M + 1]
     r: int,
     best: float,  # Z
     share: float,
-    alike: bool,  # whether all u are equal
-    ways: tuple[int, int],  # for weights above and below 0
+    equal_weights: bool,  # whether all u are equal
+    algorithms: tuple[int, int] | None,  # for weights above and below 0; None for WALK, which spares a compilation
     cut: int,  # the rank behind which phi is constant
-    away: int,  # AUGMENTED or TRUTH
-    toward: int,  # AUGMENTED, TRUTH or NOTHING
-    numbers: NDArray[np.float64],  # [b, 6] as in `average_precision_contrast`
-    gradient: NDArray[np.floating],  # by index; written for valid items: scale·(features(away) − features(toward))
+    outputs: tuple[int, int],  # away is AUGMENTED or TRUTH, toward AUGMENTED, TRUTH or NOTHING
+    numbers: NDArray[np.float64],  # [b, 6] as in `average_precision_up`
+    gradient: NDArray[np.floating],  # by item; written for valid items: scale·(features(away) − features(toward))
     floats: NDArray[np.float64],  # [3, N] scratch
     integers: NDArray[np.int32],  # [4, N + 1 or more] scratch
 ) -> None:
@@ -635,17 +589,37 @@ def ranking_contrast(
     P = u.size
     M = phi.size - P if r == 1 else phi.size - 1
     a, b = floats[1, :P], floats[2, :M]
-    low, scratch, counts, steps = integers[0, :P], integers[1, :P], integers[2, :P], integers[3, : M + 1]
-    for k in lists:
-        ranked = keys[bounds[k, 0] : bounds[k, 0] + P + M]
-        tied = open_list(ranked, exact, floats, integers)
-        row = numbers[k]
-        row[4] = _add_output(
-            a, b, away, row[0], 1, tied, u, phi, r, best, share, alike, ways, cut, low, scratch, counts, steps
+    for row in rows:
+        k = which[row]
+        ranked, items = keys[row, : P + M], slice(starts[k], starts[k + 1])
+        tied = open_list(ranked, None if exact is None else exact[items], floats, integers)
+        found = numbers[k]
+        for side in range(2):
+            weight, low, high = found[side], integers[0, :P], integers[1, :P]
+            if outputs[side] == NOTHING:
+                continue
+            lost = 0.0
+            if outputs[side] != TRUTH and weight == 0.0 and tied:
+                lost = _tied_loss(a, b, u, phi, r, equal_weights, low, high)
+            else:
+                if outputs[side] == TRUTH:
+                    for i in range(P):
+                        high[i] = 0
+                elif weight == 0.0:
+                    high = low
+                else:
+                    unit = weight / (2.0 * share)
+                    if algorithms is None:
+                        _solve(a, b, low, u, phi, r, unit / best, abs(unit), None, cut, high)
+                    else:
+                        algorithm = algorithms[0] if weight > 0.0 else algorithms[1]
+                        _solve(a, b, low, u, phi, r, unit / best, abs(unit), algorithm, cut, high)
+                low = high
+                for i in range(P):
+                    lost += u[i] * (phi[r * i] - phi[r * i + high[i]])
+            count_output(low, high, 1 - 2 * side, integers[2, :P], integers[3, : M + 1])
+            found[4 + side] = min(max(lost / best, 0.0), 1.0)
+        unit = max(abs(found[0]), abs(found[1])) / (share * P * M)
+        found[3] = close_list(
+            ranked, P, tied, outputs[1] != NOTHING, unit, share, found[2], floats, integers, gradient[items]
         )
-        if toward != NOTHING:
-            row[5] = _add_output(
-                a, b, toward, row[1], -1, tied, u, phi, r, best, share, alike, ways, cut, low, scratch, counts, steps
-            )
-        unit = max(abs(row[0]), abs(row[1])) / (share * P * M)
-        row[3] = close_list(ranked, P, tied, toward != NOTHING, unit, share, row[2], floats, integers, gradient)

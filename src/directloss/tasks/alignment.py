@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checks import refuse_first
+from ..checks import raise_at_first
 from ..families.linear_loss import LinearLossTask
 from ..task import Output, Problem
 
@@ -70,17 +70,21 @@ class Alignment(LinearLossTask):
             )
         frames, segments = _sizes(mask)
         block = _first(frames, mask.shape[-2]).unsqueeze(-1) & _first(segments, mask.shape[-1]).unsqueeze(-2)
-        refuse_first(mask != block, mask, "mask must be a block: the first frames of the first segments", "Pad behind.")
+        raise_at_first(
+            mask != block, mask, "mask must be a block: the first frames of the first segments", "Pad behind."
+        )
         cure = "Every segment needs a frame: mask segments out, or use shorter frames."
-        refuse_first(segments > frames, segments, "there must not be more segments than frames", cure)
+        raise_at_first(segments > frames, segments, "there must not be more segments than frames", cure)
         valid = _first(segments, mask.shape[-1])
         starts = target.long().where(valid, 0)
         follow = starts[..., 1:] > starts[..., :-1]
         wrong = torch.cat([starts[..., :1] != 0, ~follow], -1) & valid | (starts >= frames.unsqueeze(-1)) & valid
-        refuse_first(wrong, target, "target must hold starts: the first is 0, they rise, all are frames", "Sort them.")
+        raise_at_first(
+            wrong, target, "target must hold starts: the first is 0, they rise, all are frames", "Sort them."
+        )
         return starts
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
         return _sizes(mask)[1] > 1
 
     def cost(self, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..families.packed import Lists
+from ..families.arrays import PackedLists
 from ..families.ranking import LONG, ByRank, RankingTask
 
 __all__ = ["AveragePrecision"]
@@ -41,24 +41,32 @@ class AveragePrecision(RankingTask):
             "usually O(P log M + M), at worst O(PM)"
         )
 
-    def _solve_lists(
+    def solve_keys(
         self,
-        kinds: tuple[int, int],
-        down: bool | None,
         keys: NDArray[np.int64],
-        bounds: NDArray[np.int64],
-        lists: Lists,
+        which: NDArray[np.int64],
+        problems: PackedLists,
         floats: NDArray[np.float64],
         integers: NDArray[np.int32],
     ) -> None:
-        solve, longest = _kernel(), floats.shape[1]
-        if down and longest >= LONG:
-            solve = partial(import_module("directloss.kernels").interruptible, solve)
-        room = (np.empty((2, longest)), np.empty((2, longest), np.int32)) if down else None
-        _, _, _, _, exact, _, numbers, gradient, counted = lists
-        solve(keys, bounds, exact, *kinds, numbers, room, gradient, counted, floats, integers)
+        kernels, longest = _kernels(), keys.shape[1]
+        if problems.exact is None and not problems.down:
+            kernels.average_precision_up(
+                keys, which, problems.starts, problems.outputs, problems.numbers, problems.gradient, problems.counted,
+                floats, integers,
+            )  # fmt: skip
+            return
+        solve, down = kernels.average_precision_contrast, None
+        if problems.down:
+            down = np.empty((2, longest)), np.empty((2, longest), np.int32)
+            if longest >= LONG:
+                solve = partial(import_module("directloss.kernels").interruptible, solve)
+        solve(
+            keys, which, problems.starts, problems.exact, problems.outputs, problems.numbers, down, problems.gradient,
+            problems.counted, floats, integers,
+        )  # fmt: skip
 
 
 @cache
-def _kernel() -> Any:
-    return import_module("directloss.kernels.average_precision").average_precision_contrast  # on first use
+def _kernels() -> Any:
+    return import_module("directloss.kernels.average_precision")  # on first use

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import check_binary, refuse_first
+from ..checks import check_binary, raise_at_first
 from ..families.linear_loss import LinearLossTask
 from ..task import Output, Problem
 
@@ -80,17 +80,17 @@ class PathTask(LinearLossTask):
             costs = _check_costs(scores, target, mask)
         best, found = self.find(-costs, mask)
         blocked = ~found & mask.flatten(-self.event_dims).any(-1)
-        refuse_first(blocked, found, "there must be a path through what the mask leaves", "Let it leave both ends.")
+        raise_at_first(blocked, found, "there must be a path through what the mask leaves", "Let it leave both ends.")
         if self.loss == "hamming":  # a path is the best one for its own costs
             wrong = (best != target.double()) & mask
             cure = "Pass the cells or edges of one path, from end to end; for true costs there is loss='regret'."
-            refuse_first(wrong, target, "target must be a path that the task has", cure)
+            raise_at_first(wrong, target, "target must be a path that the task has", cure)
         worst, _ = self.find(costs, mask)
         spread, total = (self._sum(each * costs.abs()) for each in ((worst - best) * costs.sign(), worst + best))
         spread = self._per_problem(spread.where(spread > ROUNDING * total, torch.inf), scores)
         return torch.stack([costs / spread, best], -1)
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
         return target[..., 0].flatten(-self.event_dims).any(-1)
 
     def cost(self, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,7 +129,7 @@ def _check_costs(scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     if target.is_complex():
         raise TypeError(f"target must hold true costs, real numbers; got {target.dtype}. Pass target.real.")
     costs = target.double().where(mask, 0.0)
-    refuse_first(~(costs.abs() < 1e100), costs, "target must hold true costs, finite ones", "Mask a wall out.")
+    raise_at_first(~(costs.abs() < 1e100), costs, "target must hold true costs, finite ones", "Mask a wall out.")
     return costs
 
 

@@ -22,10 +22,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import LARGEST_SCORE, check_finite, check_problems, check_strength, refuse_first
+from ..checks import LARGEST_SCORE, check_finite, check_problems, check_strength, raise_at_first
 from ..families.linear_loss import LinearLossTask
+from ..groups import Groups
 from ..task import Contrast, Output, Problem
-from ..update import TRUTH, Row, Truth, Weight
+from ..update import TRUTH, Truth, UpdateSpec, Weight
 
 __all__ = ["LinearChain", "edge_potentials"]
 
@@ -86,23 +87,28 @@ class LinearChain(LinearLossTask):
         (path,) = chains.paths(np.zeros(len(chains.edges)))
         return chains.tensor(chains.features((path, 1 / chains.share)))
 
-    def contrast(self, scores: Tensor, target: Tensor, row: Row, mask: Tensor | None = None) -> Contrast:
+    def contrast(
+        self, scores: Tensor, target: Tensor, spec: UpdateSpec, mask: Tensor | None = None, groups: Groups | None = None
+    ) -> Contrast:
         """As inherited, but paths stay labels: the gradient is the only array of the size of scores that is made."""
         chains = self._chains(scores, target, mask)
-        weights: list[Any] = [weight if weight is TRUTH else chains.each("weight", weight) for weight in row[:2]]
-        scale: Any = chains.each("the scale of the update", row.scale)  # arrays, with which a row computes as well
+        weights: list[Any] = [weight if weight is TRUTH else chains.each("weight", weight) for weight in spec[:2]]
+        scale: Any = chains.each("the scale of the update", spec.scale)
         away, toward = chains.paths(*weights)
         gradient = chains.features((away, scale), (toward, -scale))
         score = chains.score(away) - chains.score(toward)
-        value = Row(weights[0], weights[1], scale).value(score, chains.loss(away), chains.loss(toward))
+        value = UpdateSpec(weights[0], weights[1], scale).value(score, chains.loss(away), chains.loss(toward))
         return Contrast(*map(chains.tensor, (gradient, value.astype(gradient.dtype), chains.edges > 0)))
 
-    def output(self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None) -> Output:
+    def output(
+        self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None, groups: Groups | None = None
+    ) -> Output:
         """One output, as `contrast` has two of them."""
         chains = self._chains(scores, target, mask)
         (path,) = chains.paths(weight if weight is TRUTH else chains.each("weight", weight))
         features = chains.features((path, np.ones(len(path))))
-        return Output(*map(chains.tensor, (features, chains.loss(path).astype(features.dtype))))
+        loss = chains.loss(path).astype(features.dtype)
+        return Output(*map(chains.tensor, (features, loss, chains.edges > 0)))
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:
         """All K^n label sequences."""
@@ -205,8 +211,8 @@ def _check_labels(scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
             f"{tuple(target.shape)}. There is one step more than there are edges."
         )
     hole = mask[..., 1:] & ~mask[..., :-1]
-    refuse_first(hole, mask[..., 1:], "mask must have no hole: edges are valid from the first on", "Pad at the end.")
+    raise_at_first(hole, mask[..., 1:], "mask must have no hole: edges are valid from the first on", "Pad at the end.")
     steps = _steps(mask) & mask.any(-1, keepdim=True)
     wrong = steps & ((target < 0) | (target >= labels))
-    refuse_first(wrong, target, f"target must hold labels from 0 to {labels - 1}", "Mask the edges of padding out.")
+    raise_at_first(wrong, target, f"target must hold labels from 0 to {labels - 1}", "Mask the edges of padding out.")
     return target.long().where(steps, 0)

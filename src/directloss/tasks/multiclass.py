@@ -48,7 +48,7 @@ class TopK(DiscountedGainTask):
         check_classes(scores, target, mask)
         return (torch.arange(scores.shape[-1], device=scores.device) == target.unsqueeze(-1)) & mask
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
         return mask.any(-1)
 
     def random_problem(self, longest: int, generator: torch.Generator) -> Problem:
@@ -96,7 +96,7 @@ class MulticlassZeroOne(DiscountedGainTask):
         some = mask.any(-1)
         return self._gains.to(scores.device)[target.long().where(some, 0)].where(mask, 0.0)
 
-    def counts(self, target: Tensor, mask: Tensor) -> Tensor:
+    def is_scored(self, target: Tensor, mask: Tensor) -> Tensor:
         return mask.any(-1)
 
     def random_problem(self, longest: int, generator: torch.Generator) -> Problem:

@@ -46,7 +46,7 @@ class PrecisionAtK(_Selection):
     tensor(0.5000)
     """
 
-    def whole(self, best: Any, total: Any) -> Any:
+    def normalizer(self, best: Any, total: Any) -> Any:
         return best * 0.0 + self.k
 
 
@@ -59,5 +59,5 @@ class RecallAtK(_Selection):
     tensor(0.)
     """
 
-    def whole(self, best: Any, total: Any) -> Any:
+    def normalizer(self, best: Any, total: Any) -> Any:
         return total

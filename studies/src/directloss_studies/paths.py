@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from directloss import TRUTH, CentralDirect, DAGPath, Hinge, NegativeDirect, PositiveDirect, Update, direct_loss
+from directloss import CentralDirect, DAGPath, Hinge, NegativeDirect, PositiveDirect, Update, direct_loss
+from directloss.families import TRUTH
 
 from .harness import study as harness
 from .harness.options import Options
@@ -163,7 +164,7 @@ def losses(method: str, settings: Sequence[Setting]) -> Callable[[Tensor, Tensor
             path = best.expand_as(scores) if weight is TRUTH else find(scores.detach() + _last(weight) * costs)
             return (path * scores).sum(-1), ((path - best) * costs).sum(-1)
 
-        return direct_loss(scored(update.row.away), scored(update.row.toward), update, reduction="none").mean(1)
+        return direct_loss(scored(update.spec.away), scored(update.spec.toward), update, reduction="none").mean(1)
 
     return loss
 

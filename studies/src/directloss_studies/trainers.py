@@ -6,11 +6,11 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from directloss.training import accumulate
+from directloss import accumulate
 
 from .networks import Networks
 
-__all__ = ["OPTIMIZERS", "Callback", "fine_tune", "passes", "train"]
+__all__ = ["OPTIMIZERS", "Callback", "fine_tune", "passes", "stratified", "train"]
 
 
 class Callback(Protocol):
@@ -41,7 +41,7 @@ def train(
 ) -> Tensor:
     """Train every network with its own step size and weight decay; the whole set is one batch by default.
 
-    `batches` gives the items of each iteration, None: all of them; see `passes` and `with_positives`. The loss maps
+    `batches` gives the items of each iteration, None: all of them; see `passes` and `stratified`. The loss maps
     scores (networks, items) and target (items,) to one value for each network. Calls `callback` with the number of
     finished iterations. Returns for each network the share of iterations whose gradient was dead: zero at every score.
     A network whose scores are no longer finite stays as it is. Optimizers: "adamw"; or "momentum", gradient descent
@@ -109,6 +109,28 @@ def passes(items: int, batch: int | None, generator: torch.Generator | None) -> 
         order = torch.randperm(items, generator=generator)
         for start in range(0, items - batch + 1, batch):
             yield order[start : start + batch]
+
+
+def stratified(target: Tensor, batch: int, share: float, generator: torch.Generator | None) -> Iterator[Tensor]:
+    """Batches without end, drawn at random with replacement; the given share is positive, at least one of each class.
+
+    `directloss.PositivesSampler` draws without replacement. The published runs are made with these draws.
+    """
+    wanted = min(max(round(share * batch), 1), batch - 1)
+    classes = (target != 0).nonzero().squeeze(1), (target == 0).nonzero().squeeze(1)
+    for of_class, lacking in zip(classes, ("positives", "negatives"), strict=True):
+        if not len(of_class):
+            raise ValueError(f"A batch needs positives and negatives; the target has no {lacking}.")
+
+    def drawn() -> Iterator[Tensor]:
+        while True:
+            parts = (
+                of_class[torch.randint(len(of_class), (count,), generator=generator)]
+                for of_class, count in zip(classes, (wanted, batch - wanted), strict=True)
+            )
+            yield torch.cat(list(parts))
+
+    return drawn()
 
 
 def fine_tune(

@@ -13,11 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from directloss.training import with_positives
-
 from ..harness.progress import Progress
 from ..sweep import Setting, average_precisions, checkpoints, losses
-from ..trainers import Callback, fine_tune
+from ..trainers import Callback, fine_tune, stratified
 from ..vision.backbones import Backbone
 from ..vision.crops import normalised
 from .config import Result
@@ -125,7 +123,7 @@ class _One:
     def _batches(self) -> Iterator[tuple[Callable[[], Iterable[Tensor]], Tensor]]:
         places, target = self.sets["train"]
         everything = torch.arange(len(places))
-        drawn = repeat(everything) if self.batch is None else with_positives(target, self.batch, SHARE, self.draw)
+        drawn = repeat(everything) if self.batch is None else stratified(target, self.batch, SHARE, self.draw)
         for items in drawn:  # positives first, so a chunk may hold one class: the statistics of batches must be frozen
             mirrored = torch.rand(len(items), generator=self.draw) < 0.5
             yield partial(self._chunks, places[items], mirrored), target[items]

@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from directloss import TASKS, UPDATES, Task, TaskError, check_task
+from directloss import Task
+from directloss.tasks import TASKS
+from directloss.testing import TaskError, check_task
+from directloss.update import UPDATES
 
 from ..registry import STUDIES
 from .terminal import console, errors, refuse

@@ -13,8 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from directloss.training import with_positives
-
 from ..data.label_noise import flip_labels
 from ..data.voc import CLASSES, Scene, read_scenes
 from ..harness.cache import key_of
@@ -23,7 +21,7 @@ from ..harness.study import Export, Study
 from ..linear_models import LINEAR_MODELS, SHARES, fit
 from ..networks import Classifiers, Networks, Scaling
 from ..sweep import combinations, first_biases, losses
-from ..trainers import train
+from ..trainers import stratified, train
 from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
 from ..vision.boxes import suppress
 from ..vision.calibration import Knots, fit_precision
@@ -208,7 +206,7 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
             learning_rates=torch.tensor([setting.learning_rate for setting in config.settings]),
             weight_decays=torch.tensor([setting.weight_decay for setting in config.settings]),
             iterations=config.iterations, optimizer="momentum",
-            batches=with_positives(target, source.batch, SHARE, generator), falling=True,
+            batches=stratified(target, source.batch, SHARE, generator), falling=True,
             callback=lambda iteration: progress(0.9 * iteration / config.iterations),
         )  # fmt: skip
         weights = heads.weights.detach()

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from directloss.training import with_positives
-
 from ..networks import Heads, Networks
 from ..sweep import Setting
-from ..trainers import OPTIMIZERS, passes
+from ..trainers import OPTIMIZERS, passes, stratified
 from .objectives import METHODS, Facts, Objective, Step
 
 __all__ = ["Rows", "train"]
@@ -46,7 +44,7 @@ def _batches(data: Rows, size: int, positives: float | None, generator: torch.Ge
         for number in passes(len(places), 1, generator):
             yield places[0 if number is None else int(number)]
     elif positives is not None:
-        yield from with_positives(data.target, min(size, len(data.target)), positives, generator)
+        yield from stratified(data.target, min(size, len(data.target)), positives, generator)
     for items in passes(len(data.target), size, generator):
         yield torch.arange(len(data.target)) if items is None else items
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .task import Output, Problem, Task
 
-__all__ = ["TaskError", "check_task", "typical_epsilon"]
+__all__ = ["Problem", "TaskError", "check_task", "typical_epsilon"]
 
 TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-6  # of an oracle that answers in float64, as expected, and in float32
 ATTEMPTS = 20  # to draw a second problem of the same shape
@@ -26,8 +26,8 @@ class TaskError(Exception):
 
     >>> from directloss import AveragePrecision
     >>> class Forgetful(AveragePrecision):
-    ...     def output(self, scores, target, weight, mask=None):
-    ...         return super().output(scores, target, 0.0, mask)
+    ...     def output(self, scores, target, weight, mask=None, groups=None):
+    ...         return super().output(scores, target, 0.0, mask, groups)
     >>> try:
     ...     check_task(Forgetful())
     ... except TaskError as error:
@@ -178,7 +178,7 @@ def _trials(task: Task, count: int, longest: int, generator: torch.Generator) ->
         )[number % 4]
         sign = 1 if uniform() < 0.5 else -1
         prepared = task._prepare(scores, target, mask)
-        single = torch.float32 in (answer.dtype for answer in task._solve(0.0, *prepared))
+        single = torch.float32 in (answer.dtype for answer in task._solve(0.0, *prepared)[:2])
         tolerance = SINGLE_TOLERANCE if single else TOLERANCE
         yield _Trial(scores, target, mask, sign * 10 ** (6 * uniform() - 3), tolerance)
 
@@ -256,7 +256,8 @@ def _check_optimal(task: Task, trial: _Trial, outputs: Output, exhaustive: bool)
 
 
 def _differ(one: Output, other: Output, tolerance: float) -> bool:
-    return not all(torch.allclose(a, b, rtol=0, atol=tolerance) for a, b in zip(one, other, strict=True))
+    pairs = (one.features, other.features), (one.loss, other.loss)
+    return not all(torch.allclose(a, b, rtol=0, atol=tolerance) for a, b in pairs)
 
 
 def _check_batch(task: Task, trial: _Trial, longest: int, generator: torch.Generator) -> None:

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from directloss import TRUTH, Output, Task, ZeroOne, check_task
-from directloss.verification import TaskError
+from directloss import Output, Task, ZeroOne
+from directloss.families import TRUTH
+from directloss.testing import TaskError, check_task
 
 GOOD = ZeroOne()
 
@@ -44,19 +45,19 @@ class FirstWeight(Wrapped):
 
 class LossOfCount(Enumerated):
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         return Output(features, loss * scores.shape[-1] if prediction(weight) else loss)
 
 
 class LossOfAnother(Enumerated):
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         return Output(features, 0.5 * loss if prediction(weight) else loss)
 
 
 class TooGood(Enumerated):
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         more = 0 if weight is TRUTH or prediction(weight) else mask * scores.sign() / 10
         return Output(features + more, loss)
 
@@ -69,7 +70,7 @@ class GuiltyTruth(Wrapped):
 
 class OneLoss(Wrapped):
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         return Output(features, loss.unsqueeze(-1))
 
 
@@ -80,13 +81,13 @@ class BlindToMask(Wrapped):
 
 class FeaturesUnderMask(Wrapped):
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         return Output(torch.where(mask, features, 1.0) if weight is TRUTH else features, loss)
 
 
 class MixesTheBatch(Wrapped):
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         return Output(features + (scores.dim() > 1) if weight is TRUTH else features, loss)
 
 
@@ -94,7 +95,7 @@ class DependsOnOrder(Wrapped):
     """Gives the first valid item, if its score is 0, a feature: as good an argmax, but not the same when items move."""
 
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         if prediction(weight):
             first = mask & (mask.cumsum(-1) == 1)
             features = features + first * (scores == 0) / 10
@@ -103,13 +104,13 @@ class DependsOnOrder(Wrapped):
 
 class WrongTruth(Enumerated):
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         return Output(-features if weight is TRUTH else features, loss)
 
 
 class NotANumber(Wrapped):
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         return Output(features * torch.nan if weight is TRUTH else features, loss)
 
 
@@ -117,7 +118,7 @@ class Single(Enumerated):
     """Answers in float32: not the best, but not wrong."""
 
     def oracle(self, scores, target, weight, mask):
-        features, loss = GOOD.oracle(scores, target, weight, mask)
+        features, loss, _ = GOOD.oracle(scores, target, weight, mask)
         return Output(features.float(), loss.float())
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from directloss import TRUTH, Row, Task
+from directloss import Task
+from directloss.families import TRUTH, UpdateSpec
 from directloss.kernels import alignment, grid_path, linear_chain, lists, memory
 from directloss.tasks.alignment import Alignment
 from directloss.tasks.dag_path import DAGPath
@@ -451,7 +452,7 @@ def test_no_output_of_a_ragged_batch_is_better_than_its_oracle(task):
     assert not counts[0]
     assert counts[-1]
     batch = [part.unflatten(0, (2, 3)) for part in (scores, target, mask)]
-    row = Row(2.0, torch.tensor([[0.3], [-0.3]], dtype=torch.float64).expand(2, 3), 1.0)
+    spec = UpdateSpec(2.0, torch.tensor([[0.3], [-0.3]], dtype=torch.float64).expand(2, 3), 1.0)
     assert task.contrast(*batch[:2], row, batch[2]).counted.flatten().tolist() == counts
     spread = torch.tensor([0.3, -0.3, 1.0, -1.0, 4.0, -4.0], dtype=torch.float64)
     for weight, way in product((TRUTH, 0.0, 0.3, -4.0, spread.view(2, 3)), (type(task).output, Task.output)):
@@ -612,12 +613,12 @@ def test_structures_have_an_order():
 
 def test_weights_and_scales_of_chains_are_numbers_one_for_each():
     scores, target, one = torch.zeros(2, 1, 2, 2), torch.zeros(2, 2).long(), torch.ones(2, dtype=torch.float64)
-    assert LinearChain().contrast(scores, target, Row(one, -one, one)).counted.all()
+    assert LinearChain().contrast(scores, target, UpdateSpec(one, -one, one)).counted.all()
     for wrong in (torch.nan * one, torch.ones(3), torch.nan):
         with pytest.raises(ValueError, match="weight"):
-            LinearChain().contrast(scores, target, Row(wrong, 0.0, 1.0))
+            LinearChain().contrast(scores, target, UpdateSpec(wrong, 0.0, 1.0))
         with pytest.raises(ValueError, match="scale"):
-            LinearChain().contrast(scores, target, Row(1.0, 0.0, wrong))
+            LinearChain().contrast(scores, target, UpdateSpec(1.0, 0.0, wrong))
 
 
 @pytest.mark.parametrize(("dtype", "factor"), [(torch.float32, 1e37), (torch.float64, 1e299)])
@@ -632,9 +633,9 @@ def test_chains_of_large_scores_have_the_labels_of_small_ones(dtype, factor):
 @pytest.mark.parametrize("task", RAGGED, ids=repr)
 def test_an_update_is_the_same_in_any_unit_of_scores(task):
     scores, target, mask = ragged(task, np.random.default_rng(10), 20, RAGGED[task][0])
-    want = task.contrast(scores, target, Row(1.0, -0.5, 1.0), mask)
+    want = task.contrast(scores, target, UpdateSpec(1.0, -0.5, 1.0), mask)
     for each in (2.0**-100, 2.0**100):
-        found = task.contrast(scores * each, target, Row(each, -0.5 * each, 1 / each), mask)
+        found = task.contrast(scores * each, target, UpdateSpec(each, -0.5 * each, 1 / each), mask)
         assert found.value.equal(want.value)
         assert (found.gradient * each).equal(want.gradient)
 

@@ -8,12 +8,12 @@ from math import factorial, hypot, log2
 import numpy as np
 import pytest
 import torch
+from members import average_precision_loss
 from sklearn.metrics import fbeta_score, jaccard_score, precision_score
 
 from directloss import (
     NDCG,
     ROCAUC,
-    TRUTH,
     AveragePrecision,
     AveragePrecisionAtK,
     AveragePrecisionLoss,
@@ -34,19 +34,16 @@ from directloss import (
     RecallAtFPR,
     RecallAtK,
     ReciprocalRank,
-    Row,
     ScoreMemory,
     StructuredLoss,
     Task,
     TopK,
     Tversky,
     ZeroOne,
-    average_precision_loss,
-    explain,
     structured_loss,
 )
 from directloss.checks import LARGEST_SCORE, check_finite, check_length, check_list_task
-from directloss.families import arrays, counts, packed
+from directloss.families import TRUTH, UpdateSpec, arrays, counts, explain, packed
 from directloss.families.counts import CountTask
 from directloss.families.discounted_gain import DiscountedGainTask
 from directloss.families.linear_loss import LinearLossTask
@@ -82,7 +79,7 @@ def test_a_list_counts_that_has_a_valid_item_of_both_classes(task):
 
 @each
 def test_an_item_that_is_masked_out_of_one_short_list_is_as_if_it_were_not_there(task):
-    row = PositiveDirect(1.0).row
+    row = PositiveDirect(1.0).spec
     mask = torch.tensor([True, True, True, False])
     found, want = task.contrast(SCORES, TARGET, row, mask), task.contrast(SCORES[:3], TARGET[:3], row)
     torch.testing.assert_close(found.value, want.value)
@@ -98,8 +95,8 @@ def test_one_short_list_is_checked_as_others_are(task):
         with pytest.raises(ValueError, match="scores must be finite"):
             loss(torch.tensor([odd, 0.0, 1.0, 2.0]), TARGET)
     for labels in (TARGET | True, TARGET & False):
-        assert not task.contrast(SCORES, labels, PositiveDirect(1.0).row).counted
-    assert task.contrast(SCORES, TARGET, PositiveDirect(1.0).row).counted
+        assert not task.contrast(SCORES, labels, PositiveDirect(1.0).spec).counted
+    assert task.contrast(SCORES, TARGET, PositiveDirect(1.0).spec).counted
 
 
 @each
@@ -107,7 +104,7 @@ def test_one_short_list_is_checked_as_others_are(task):
 def test_two_weights_below_zero_contrast_two_outputs(task, dtype):
     scores = SCORES.to(dtype)
     away, toward = (task.output(scores, TARGET, weight) for weight in (-0.5, -2.0))
-    found = task.contrast(scores, TARGET, Row(-0.5, -2.0, 3.0))
+    found = task.contrast(scores, TARGET, UpdateSpec(-0.5, -2.0, 3.0))
     torch.testing.assert_close(found.gradient, 3.0 * (away.features - toward.features).to(dtype))
 
 
@@ -115,9 +112,9 @@ def test_two_weights_below_zero_contrast_two_outputs(task, dtype):
 def test_a_weight_and_a_scale_that_are_not_finite_are_told_apart(task):
     nan = torch.tensor(float("nan"))
     with pytest.raises(ValueError, match="the scale of the update"):
-        task.contrast(SCORES, TARGET, Row(1.0, 0.0, nan))
+        task.contrast(SCORES, TARGET, UpdateSpec(1.0, 0.0, nan))
     with pytest.raises(ValueError, match=r"^weight"):
-        task.contrast(SCORES, TARGET, Row(nan, 0.0, 1.0))
+        task.contrast(SCORES, TARGET, UpdateSpec(nan, 0.0, 1.0))
 
 
 @each
@@ -174,9 +171,9 @@ def test_tied_items_of_a_class_share_their_gradient_whatever_their_order(task, u
         scores = torch.randint(levels, (items,), generator=generator).to(dtype)
         target = torch.arange(items) % 3 == 0
         scores += target if items % 2 else 0  # so that positives are tied at the top
-        gradient = task.contrast(scores, target, update.row).gradient
+        gradient = task.contrast(scores, target, update.spec).gradient
         order = torch.randperm(items, generator=generator)
-        again = task.contrast(scores[order], target[order], update.row).gradient
+        again = task.contrast(scores[order], target[order], update.spec).gradient
         torch.testing.assert_close(again, gradient[order], rtol=0, atol=0)
         torch.testing.assert_close(gradient.sum(), torch.zeros((), dtype=dtype), atol=1e-6, rtol=0)
         for positive in (True, False):
@@ -187,7 +184,7 @@ def test_tied_items_of_a_class_share_their_gradient_whatever_their_order(task, u
 def test_a_tied_pair_shares_what_its_two_orders_give():
     """Both negatives are tied; the positive update moves one of them, and each gets half of that."""
     scores, target = torch.tensor([0.0, 0.5, 0.5]), torch.tensor([True, False, False])
-    task, row = ROCAUC(), PositiveDirect(1.0).row
+    task, row = ROCAUC(), PositiveDirect(1.0).spec
     apart = [task.contrast(scores + torch.tensor([0.0, up, -up]), target, row).gradient for up in (1e-6, -1e-6)]
     found = task.contrast(scores, target, row).gradient
     torch.testing.assert_close(found, (apart[0] + apart[1]) / 2)
@@ -619,12 +616,12 @@ def rows(lists):
     """Two outputs of all kinds, and a scale: numbers, one for every list, and the truth."""
     one, other, scale = numbers_of(lists, 5), -numbers_of(lists, 6), 1 + numbers_of(lists, 7)
     return [
-        Row(0.7, -0.6, 0.5),
-        Row(TRUTH, -1.3, 2.0),
-        Row(0.0, TRUTH, 1.0),
-        Row(one, other, scale),
-        Row(other, 0.4, 3.0),
-        Row(other, -0.5, 2.0),
+        UpdateSpec(0.7, -0.6, 0.5),
+        UpdateSpec(TRUTH, -1.3, 2.0),
+        UpdateSpec(0.0, TRUTH, 1.0),
+        UpdateSpec(one, other, scale),
+        UpdateSpec(other, 0.4, 3.0),
+        UpdateSpec(other, -0.5, 2.0),
     ]
 
 
@@ -654,7 +651,7 @@ def test_lists_in_chunks_are_solved_as_each_alone(task, monkeypatch):
     mask = valid_classes(task, target, mask)
     before = scores.clone()
     row = rows(12)[3]
-    each = [task.contrast(scores[k], target[k], Row(*(one[k] for one in row)), mask[k]) for k in range(12)]
+    each = [task.contrast(scores[k], target[k], UpdateSpec(*(one[k] for one in row)), mask[k]) for k in range(12)]
     want = [torch.stack(parts) for parts in zip(*each, strict=True)]
     for chunk in (1, 5, 12, 25, 1000):
         monkeypatch.setattr(arrays, "CHUNK", chunk)
@@ -664,7 +661,7 @@ def test_lists_in_chunks_are_solved_as_each_alone(task, monkeypatch):
             torch.testing.assert_close(found, part, rtol=1e-12, atol=1e-12)
     assert torch.equal(scores, before)
     shaped = scores.reshape(3, 4, 5), target.reshape(3, 4, *target.shape[1:])
-    row = Row._make(number.reshape(3, 4) for number in row)
+    spec = UpdateSpec._make(number.reshape(3, 4) for number in row)
     for way in (type(task).contrast, Task.contrast):
         for found, part in zip(way(task, *shaped, row, mask.reshape(3, 4, 5)), want, strict=True):
             torch.testing.assert_close(found, part.reshape(3, 4, *part.shape[1:]), rtol=1e-9, atol=1e-9)
@@ -677,7 +674,7 @@ def test_there_may_be_no_lists_and_lists_without_items(task):
         if classes and shape[-1] == 0:
             continue
         found = task.contrast(
-            torch.zeros(shape), torch.zeros(shape[:-1] if classes else shape).long(), Row(1.0, 0.0, 1.0)
+            torch.zeros(shape), torch.zeros(shape[:-1] if classes else shape).long(), UpdateSpec(1.0, 0.0, 1.0)
         )
         assert found.gradient.shape == shape
         assert found.value.shape == found.counted.shape == shape[:-1]
@@ -699,7 +696,7 @@ def test_scores_of_any_allowed_size_and_no_others(task, monkeypatch):
         with pytest.raises(ValueError, match="scores must be finite"):
             task.infer(scores, target)
     with pytest.raises(ValueError, match="the scale of the update"):
-        task.contrast(torch.zeros(4, 2), target, Row(1.0, 0.0, torch.tensor(torch.nan)))
+        task.contrast(torch.zeros(4, 2), target, UpdateSpec(1.0, 0.0, torch.tensor(torch.nan)))
 
 
 class Offset(LinearLossTask):
@@ -802,13 +799,13 @@ def to_the_last(workers, parts):
 def test_parts_of_lists_are_each_list_alone_however_they_are_handed_out(task, form, dtype, hand_out, monkeypatch):
     scores, target, mask, ids = laid_out(form)
     scores = scores.to(dtype)
-    row, groups = Row(numbers_of(9, 8), -numbers_of(9, 9), 1 + numbers_of(9, 10)), group(ids)
+    row, groups = UpdateSpec(numbers_of(9, 8), -numbers_of(9, 9), 1 + numbers_of(9, 10)), group(ids)
     for valid in (mask, None):
         each = [
             task.contrast(
                 scores[ids == k],
                 target[ids == k],
-                Row(*(one[k] for one in row)),
+                UpdateSpec(*(one[k] for one in row)),
                 None if valid is None else valid[ids == k],
             )
             for k in range(9)
@@ -837,7 +834,7 @@ def test_parts_of_lists_are_each_list_alone_however_they_are_handed_out(task, fo
 def test_a_score_that_is_none_is_found_in_every_part(chunk, form, monkeypatch):
     monkeypatch.setattr(packed, "CHUNK", chunk)
     scores, target, mask, ids = laid_out(form)
-    groups, row = group(ids), Row(1.0, 0.0, 1.0)
+    groups, row = group(ids), UpdateSpec(1.0, 0.0, 1.0)
     for k in range(len(ids)):
         broken = scores.clone()
         broken[k] = torch.nan
