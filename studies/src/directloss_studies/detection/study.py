@@ -168,9 +168,8 @@ def configs(options: DetectionOptions, source: Source | None = None) -> list[Con
     }
     ours = [method for method in grids if method not in LINEAR_MODELS]
     stages = [
-        (0, ours),
+        *((seed, ours) for seed in range(options.seeds or 3)),
         *((0, [method]) for method in LINEAR_MODELS),
-        *((seed, ours) for seed in range(1, options.seeds or 3)),
     ]
     return [
         Config(method, seed, noise, category, source, iterations, grids[method])
