@@ -365,12 +365,12 @@ def examine(batch: Batch, rng: Generator) -> dict[str, tuple[Array, float]]:
     values = {"PositiveDirect": (answer.up, 1.0), "NegativeDirect": (answer.down, 1.0),
               "CentralDirect": ((answer.up + answer.down) / 2, 1.0), "Hinge": (hinge, strength + answer.cost),
               "Perceptron": (answer.cost, answer.cost)}  # fmt: skip
-    contrasts = {update: task.contrast(scores, target, updates[update].row, mask) for update in updates}
+    contrasts = {update: task.contrast(scores, target, updates[update].spec, mask) for update in updates}
     for update, (gradient, value, counted) in contrasts.items():
         got = value.double().numpy()
         want, most = values[update]
         judge(f"value of {update}", np.where(got == rounded(want), 0, np.abs(got - want)) / (most + 1e-36), tolerance)
-        scale = np.broadcast_to(np.asarray(updates[update].row.scale, np.float64), strength.shape)[:, None]
+        scale = np.broadcast_to(np.asarray(updates[update].spec.scale, np.float64), strength.shape)[:, None]
         difference = scale * (features[away[update]] - features[toward[update]])
         off = np.abs(gradient.double().numpy() - difference) / scale / size
         judge(f"gradient of {update}", off.max(1, initial=0), close)
@@ -389,7 +389,7 @@ def examine(batch: Batch, rng: Generator) -> dict[str, tuple[Array, float]]:
         other = call(other_scores, other_target, other_mask)
         judge(f"order and mask: {oracle}", unlike(other, solved[oracle], order, scores.shape[1]), 0.0)
     update = list(updates)[int(rng.integers(len(updates)))]
-    other = task.contrast(other_scores, other_target, updates[update].row, other_mask)
+    other = task.contrast(other_scores, other_target, updates[update].spec, other_mask)
     gradient, value, _ = contrasts[update]
     judge(f"order and mask: gradient of {update}", unlike(Output(other.gradient, value), Output(gradient, value), order,
                                                           scores.shape[1]), 0.0)  # fmt: skip

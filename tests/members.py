@@ -81,6 +81,13 @@ def epsilons():
     return strategies.floats(-3, 3).map(lambda exponent: 10.0**exponent)
 
 
+def uncompile(monkeypatch, *modules):
+    """Let the kernels of some modules run as Python, where their constants can be changed and a tracer sees lines."""
+    for module in modules:
+        for name, value in vars(module).items():
+            monkeypatch.setattr(module, name, getattr(value, "py_func", value))
+
+
 def predicted(a, b):
     """How many of the negatives b stand above each of the positives a in the prediction; both descend."""
     return np.searchsorted(-b, -a).astype(np.int32)

@@ -1,8 +1,7 @@
 """The oracles of average precision are exact: against enumeration, the paper's programme and scikit-learn."""
 
-import subprocess
-import sys
 from fractions import Fraction
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -17,7 +16,8 @@ from benchmarks.dynamic_programme import (
     average_precision_reference,
 )
 from directloss import AveragePrecision, NegativeDirect, Perceptron, PositiveDirect
-from directloss.kernels import average_precision as kernels
+from directloss.update import UpdateSpec
+from tests.fuzz import ANSWERS, KINDS, draw, fuzzed_tasks, laws, staircases
 
 TASK = AveragePrecision()
 
@@ -87,41 +87,6 @@ def check_against_reference(a, b, weight):
     best = average_precision_objective(a, b, average_precision_reference(a, b, weight), weight)
     value = average_precision_objective(a, b, above.astype(np.int64), weight)
     assert value == pytest.approx(best, abs=1e-10 * (np.abs(a).max() + np.abs(b).max() + abs(weight)))
-
-
-@given(lists(longest=40), epsilons(), st.integers(0, 8), st.integers(1, 3))
-@settings(max_examples=300)
-def test_narrowing_keeps_an_optimal_staircase(problem, epsilon, detail, rounds):
-    """On bands so small that the default path would leave them to the dynamic programme."""
-    scores, target = problem
-    if target.all() or not target.any():
-        return
-    a, b = descending(scores[target]), descending(scores[~target])
-    kappa = epsilon * b.size / 2
-    low, sums = np.zeros(a.size, np.int32), np.concatenate(([0.0], np.cumsum(b)))
-    high = np.array([(b > value).sum() for value in a], np.int32)
-    above = np.empty(a.size, np.int32)
-    for _ in range(rounds):
-        kernels._narrow(a, b, sums, kappa, low, high, detail)
-        assert (low <= high).all()
-    kernels._solve_band(a, b, kappa, low, high, np.empty(b.size + 1), above)
-    best = average_precision_objective(a, b, average_precision_reference(a, b, -epsilon), -epsilon)
-    value = average_precision_objective(a, b, above.astype(np.int64), -epsilon)
-    assert value == pytest.approx(best, abs=1e-10 * (np.abs(a).max() + np.abs(b).max() + epsilon))
-
-
-def test_band_cut_into_blocks_gives_the_same_staircase(monkeypatch):
-    rng = np.random.default_rng(0)
-    a, b = descending(rng.normal(size=300) - 1), descending(rng.normal(size=400))
-    low, high = np.zeros(300, np.int32), np.full(300, 400, np.int32)
-    whole, blocks = np.empty(300, np.int32), np.empty(300, np.int32)
-    kernels._solve_band(a, b, 100.0, low, high, np.empty(b.size + 1), whole)
-    monkeypatch.setattr(kernels, "_BLOCK_CELLS", 1)
-    for name in ("_advance", "_solve_band"):
-        monkeypatch.setattr(kernels, name, getattr(getattr(kernels, name), "py_func", getattr(kernels, name)))
-    # uncompiled: compiled code has its constants inside
-    kernels._solve_band(a, b, 100.0, low, high, np.empty(b.size + 1), blocks)
-    assert (whole == blocks).all()
 
 
 HARD = {  # rows alone want other places than rows together: clamping alone leaves a band of about P·M cells
@@ -300,36 +265,111 @@ def test_values_are_exact_at_any_magnitude(seed, spread, strength):
         assert sign * (value - true) >= -1e-12
 
 
-FLAT = """
-import os, signal, threading, numpy as np, torch
-from members import average_precision_loss
-from directloss import NegativeDirect
-P, M = 15_000, 35_000
-H = np.concatenate(([0.0], np.cumsum(1 / np.arange(1, P + M + 1))))
-c = np.arange(1, M + 1)
-b = M / (2 * P) * (c * (H[c + P] - H[c]) - (c - 1) * (H[c - 1 + P] - H[c - 1]))
-b[:P] += 10 * b[0]
-scores, target = torch.from_numpy(np.concatenate((np.zeros(P), b))), torch.arange(P + M) < P
-average_precision_loss(scores[:5], torch.tensor([1, 0, 1, 0, 0]), update=NegativeDirect(1.0))  # compiles
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-try:
-    average_precision_loss(scores, target, update=NegativeDirect(1.0))
-except KeyboardInterrupt:
-    print("interrupted")
-os._exit(0)
-"""
-
-
-@pytest.mark.slow
-def test_ctrl_c_gets_through_a_long_inference():
-    done = subprocess.run([sys.executable, "-c", FLAT], capture_output=True, text=True, timeout=120)
-    assert done.stdout == "interrupted\n", done.stderr
-
-
 def test_small_value_of_the_perceptron_survives_large_scores():
     """Found by fuzz: the value is far smaller than the scores, and right to its last digits."""
     scores = torch.tensor([-9.01855, -9.01854998993133, 700.0, 700.0, 700.0], dtype=torch.float64)
     target = torch.tensor([1, 0, 1, 1, 1])
     value = average_precision_loss(scores, target, update=Perceptron()).item()
     assert value == pytest.approx((scores[1] - scores[0]).item() * 2 / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_list_keeps_every_law(kind):
+    """All batches of a fuzzing run with a fixed seed: exact values, brackets, gradients, order of the input, masks."""
+    tasks = [task for task in fuzzed_tasks() if isinstance(task, tuple(ANSWERS))]
+    for number in range(16):
+        rng = np.random.default_rng((0, number))
+        _, batch = draw(rng, tasks, [kind])
+        for law, (gap, allowed) in laws(batch, rng).items():
+            assert gap.max() <= allowed, f"{law}, batch {number}"
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.4, -0.4])
+@pytest.mark.parametrize("target", [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 0]])
+def test_items_of_one_class_and_score_get_one_feature(target, weight):
+    """In every order of the input, the same feature: for lists in which an augmented ranking parts equal items."""
+    target = torch.tensor(target)
+    orders = torch.tensor(list(permutations(range(5))))
+    for scores in ([0.0, 0.0, 0.0, 0.1, 0.1], [0.3, 0.3, 0.0, 0.0, 0.0], [0.0, 0.1, 0.1, 0.1, 0.1]):
+        scores = torch.tensor(scores)
+        features = TASK.infer_augmented(scores[orders], target[orders], weight).features
+        first = TASK.infer_augmented(scores, target, weight).features
+        assert (features == first[orders]).all()
+        for one, other in product(range(5), repeat=2):
+            if target[one] == target[other] and scores[one] == scores[other]:
+                assert first[one] == first[other]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("weight", [0.0, 1.0, -1.0])
+def test_the_sign_of_a_zero_changes_nothing(dtype, weight):
+    target = torch.tensor([1, 0, 1, 0])
+    signs = torch.tensor(list(product([0.0, -0.0], repeat=4)), dtype=dtype)
+    output = TASK.infer_augmented(signs, target.expand(16, 4), weight)
+    assert (output.features == output.features[0]).all()
+    assert (output.loss == output.loss[0]).all()
+
+
+def exact(scores, target, epsilon):
+    a, b = (-np.sort(-np.asarray(scores)[np.asarray(target) == label]) for label in (1, 0))
+    up, down = staircases((a[:, None] - b)[None], np.array([epsilon]))
+    return up[0], down[0]
+
+
+@pytest.mark.parametrize("depth", [1e3, 1e12, 1e16, 1e20, 1e30])
+@pytest.mark.parametrize("place", ["positive", "negative"])
+@pytest.mark.parametrize("side", [-1, 1])
+def test_one_far_item_leaves_the_values_of_the_others(depth, place, side):
+    """A far item must not drown the sums by which the other ones are placed, in either oracle."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        n = int(rng.integers(3, 30))
+        scores, target = rng.normal(size=n), rng.integers(0, 2, n)
+        target[:2] = 0, 1
+        scores, target = np.append(scores, side * depth), np.append(target, int(place == "positive"))
+        epsilon = 10.0 ** rng.uniform(-1, 2)
+        up, down = exact(scores, target, epsilon)
+        s, t = torch.from_numpy(scores), torch.from_numpy(target)
+        assert average_precision_loss(s, t, update=PositiveDirect(epsilon)).item() == pytest.approx(up, abs=1e-12)
+        assert average_precision_loss(s, t, update=NegativeDirect(epsilon)).item() == pytest.approx(down, abs=1e-12)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e12, 1e16, 1e20])
+def test_negatives_far_above_a_positive_are_placed_among_the_others_all_the_same(far):
+    """Rows at 6 and rows near −far are open together, so the negative at 0 passes the far ones before it is placed."""
+    spacing = max(2.0, np.spacing(far))
+    scale = spacing / 2
+    scores = torch.tensor([6 * scale] * 4 + [spacing - far] * 5 + [0.0, -far], dtype=torch.float64)
+    target = torch.tensor([1] * 9 + [0] * 2)
+    up, _ = exact(scores.numpy(), target.numpy(), 20 * scale)
+    value = average_precision_loss(scores, target, update=PositiveDirect(20 * scale)).item()
+    assert value == pytest.approx(up, abs=1e-12)
+
+
+@pytest.mark.parametrize(("near", "gap"), [(0.0, 1e-7), (-9e8, 2.0**-23)])
+@pytest.mark.parametrize("weight", [2e-6, -2e-6])
+def test_scores_far_away_do_not_drown_the_rest(near, gap, weight):
+    """The value by enumeration, with scores as fractions."""
+    scores = torch.tensor([9e8, 8e8, 7e8, near, near + gap], dtype=torch.float64)
+    target = torch.tensor([1, 1, 1, 1, 0])
+    features, losses, _ = TASK.outputs(scores, target)
+    exact = [Fraction(score) for score in scores.tolist()]
+    gained = [sum(round(4 * f) * s for f, s in zip(row, exact, strict=True)) for row in features.tolist()]  # P·M = 4
+    best = max(gained)
+    values = [float(gain - best) / 4 + weight * loss for gain, loss in zip(gained, losses.tolist(), strict=True)]
+    found = TASK.contrast(scores, target, UpdateSpec(weight, 0.0, 1e6))
+    assert found.value.item() == pytest.approx(1e6 * max(values), abs=1e-9)
+
+
+@pytest.mark.parametrize("items", [200, 5_000])
+def test_scores_that_differ_by_the_last_bit_of_float64_alone_are_ranked_and_augmented_exactly(items):
+    """Short and long lists, both updates: gaps of 2^−52 beside scores of 1, an ε of a few gaps, against their ranks."""
+    generator = torch.Generator().manual_seed(0)
+    gaps = torch.randperm(items, generator=generator).double()
+    target = torch.rand(items, generator=generator) < 0.3
+    for update in (PositiveDirect, NegativeDirect):
+        values = [
+            average_precision_loss(scores, target, update=update(unit * items))
+            for scores, unit in ((gaps, 1.0), (1 + 2.0**-52 * gaps, 2.0**-52))
+        ]
+        assert values[0] == pytest.approx(values[1].item(), abs=1e-12)

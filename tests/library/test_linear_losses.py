@@ -93,7 +93,7 @@ def test_long_lists_whose_scores_differ_in_the_last_bits(task):
     target = torch.randint(3 if isinstance(task, NDCG) else 2, scores.shape, generator=generator)
     prepared = task._prepare(scores, target, None)
     want, got = task._solve(0.0, *prepared), task.infer(scores, target)
-    torch.testing.assert_close(tuple(got), tuple(want), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(got[:2], want[:2], rtol=1e-9, atol=1e-9)
     for weight in (1e-13, -1.0):  # shifts are rounded, so outputs may differ, but are equally good
         want, got = task._solve(weight, *prepared), task.infer_augmented(scores, target, weight)
         better = ((got.features - want.features) * scores).sum() + weight * (got.loss - want.loss)

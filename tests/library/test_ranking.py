@@ -1,22 +1,21 @@
-"""The ranking family: every way to the optimum against all rankings, every metric against its textbook definition."""
+"""The ranking family: every algorithm against all rankings, every metric against its textbook definition."""
 
 import math
 import re
 from dataclasses import dataclass
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from directloss import NegativeDirect, PositiveDirect, StructuredLoss
-from directloss.families import TRUTH
-from directloss.families.plans import plan
+from directloss import Hinge, NegativeDirect, PositiveDirect, StructuredLoss
+from directloss.families import TRUTH, UpdateSpec
 from directloss.families.ranking import ByNegatives, ByRank, RankingTask
 from directloss.kernels import lists as list_kernels
 from directloss.kernels import ranking as kernels
-from directloss.tasks import AveragePrecision
+from directloss.tasks import AveragePrecision, BalancedError, ZeroOne
 from directloss.tasks.ranking import (
     ROCAUC,
     AveragePrecisionAtK,
@@ -32,7 +31,7 @@ from directloss.tasks.ranking import (
 from directloss.testing import check_task
 from tests.fuzz import broken_laws
 
-WAYS = ["WALK", "ROWS", "COLUMNS", "ONE_ROW", "CUT", "BAND", "TABLE"]
+ALGORITHMS = ["WALK", "ROWS", "COLUMNS", "ONE_ROW", "CUT", "BAND", "TABLE"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,29 +128,32 @@ def try_random_metrics(problems, seed):
         P, M = rng.integers(1, 7, size=2)
         task = random_metric(rng, P, M)
         weight = float(rng.choice([-1, 1]) * 10 ** rng.uniform(-3, 3))
-        seen.add(plan(task, int(P), int(M)).ways[weight < 0])
+        seen.add(task.plan(int(P), int(M)).algorithms[weight < 0])
         check_exact(task, random_scores(rng, P), random_scores(rng, M), weight)
     return seen
 
 
 def test_random_metrics_are_exact():
-    assert len(try_random_metrics(1_500, seed=0)) == 6  # every way but the band, which is for larger lists
+    assert len(try_random_metrics(1_500, seed=0)) == 6  # every one but the band, which is for larger lists
 
 
-def test_the_way_does_not_depend_on_the_unit_of_the_discounts():
+def test_the_algorithm_does_not_depend_on_the_unit_of_the_discounts():
     rng = np.random.default_rng(6)
     for _ in range(100):
         P, M = rng.integers(1, 7, size=2)
         task = random_metric(rng, P, M)
         for unit in (2.0**-60, 2.0**60):
             other = Vectors(task.kind, task.weights, unit * task.discounts)
-            assert plan(other, int(P), int(M)).ways == plan(task, int(P), int(M)).ways
+            assert other.plan(int(P), int(M)).algorithms == task.plan(int(P), int(M)).algorithms
 
 
 def test_weights_in_no_order_allow_no_rows():
     discounts = np.array([9.0, 8.0, 5.0, 3.0, 2.0, 0.0])  # neither convex nor concave
     for weights in ([1.0, 3.0, 2.0], [3.0, 1.0, 2.0]):
-        assert plan(Vectors(ByNegatives, np.array(weights), discounts), 3, 5).ways == (kernels.TABLE, kernels.TABLE)
+        assert Vectors(ByNegatives, np.array(weights), discounts).plan(3, 5).algorithms == (
+            kernels.TABLE,
+            kernels.TABLE,
+        )
 
 
 @pytest.mark.parametrize("weights", [[1.0, 1.0], [1.0, 3.0], [3.0, 1.0]])
@@ -163,12 +165,12 @@ def test_loss_of_tied_items_is_a_mean_over_their_orders(weights):
     torch.testing.assert_close(task.infer(scores, target).loss, want)
 
 
-def solve(task, a, b, weight, way):
-    """The c_i that one way finds."""
-    found = plan(task, a.size, b.size)
+def solve(task, a, b, weight, algorithm):
+    """The c_i that one algorithm finds."""
+    found = task.plan(a.size, b.size)
     above, predicted = np.empty(a.size, np.int32), np.searchsorted(-b, -a).astype(np.int32)
     unit = weight / (2 * found.share)
-    arguments = found.weights, found.discounts, found.by_rank, unit / found.best, abs(unit), way, found.cut
+    arguments = found.weights, found.discounts, found.by_rank, unit / found.best, abs(unit), algorithm, found.cut
     kernels._solve(a, b, predicted, *arguments, above)
     return above
 
@@ -187,38 +189,23 @@ def worth(task, a, b, above, weight):
      RecallAtFPR(0.1), RankBiasedPrecision(0.9), LastRank(), PrecisionAtRecall(0.4), ReciprocalRank()],
     ids=repr,
 )  # fmt: skip
-def test_the_chosen_way_finds_what_a_table_finds_in_longer_lists(task, weight):
+def test_the_chosen_algorithm_finds_what_a_table_finds_in_longer_lists(task, weight):
     rng = np.random.default_rng(7)
     for P, M in ((30, 90), (80, 60)):
         a, b = -np.sort(-rng.normal(0.7, 1, P)), -np.sort(-rng.normal(0, 1, M))
-        way = plan(task, P, M).ways[weight < 0]
+        algorithm = task.plan(P, M).algorithms[weight < 0]
         table, band, chosen = (
-            worth(task, a, b, solve(task, a, b, weight, way), weight) for way in (kernels.TABLE, kernels.BAND, way)
+            worth(task, a, b, solve(task, a, b, weight, one), weight)
+            for one in (kernels.TABLE, kernels.BAND, algorithm)
         )
-        assert chosen == pytest.approx(table, abs=1e-10), WAYS[way]
+        assert chosen == pytest.approx(table, abs=1e-10), ALGORITHMS[algorithm]
         assert band == pytest.approx(table, abs=1e-10)
-
-
-def test_a_wide_table_is_solved_in_blocks(monkeypatch):
-    rng = np.random.default_rng(3)
-    a, b = -np.sort(-rng.normal(size=40)), -np.sort(-rng.normal(size=50))
-    task = Vectors(ByRank, rng.random(40), -np.sort(-rng.random(90)))
-    found = plan(task, 40, 50)
-    low, high = np.zeros(40, np.int32), np.full(40, 50, np.int32)
-    arguments = a, b, found.weights, found.discounts, 1, 200.0, low, high
-    whole, blocks = np.empty(40, np.int32), np.empty(40, np.int32)
-    kernels._solve_band(*arguments, whole)
-    monkeypatch.setattr(kernels, "_BLOCK_CELLS", 100)
-    plain = getattr(kernels._solve_band, "py_func", kernels._solve_band)  # compiled code has its constants inside
-    monkeypatch.setattr(np, "sqrt", lambda value: 100.0)
-    plain(*arguments, blocks)
-    assert (whole == blocks).all()
 
 
 def test_average_precision_of_the_family_is_that_of_its_own_kernel():
     @dataclass(frozen=True)
     class General(AveragePrecision):
-        _solve_lists = RankingTask._solve_lists
+        solve_keys = RankingTask.solve_keys
 
     rng = np.random.default_rng(5)
     for _ in range(300):
@@ -347,7 +334,7 @@ def test_partial_auc_is_the_area_that_scikit_learn_standardises():
         (lambda P, M: ByRank(np.array([1.0, -2.0]), np.ones(P + M)), "weights of at least 0; got -2.0"),
     ],
 )
-def test_a_gain_that_is_none_is_refused_in_words(gain, words):
+def test_a_gain_that_is_invalid_is_refused_in_words(gain, words):
     class Wrong(RankingTask):
         def gain(self, positives, negatives):
             return gain(positives, negatives)
@@ -357,7 +344,7 @@ def test_a_gain_that_is_none_is_refused_in_words(gain, words):
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), "2"])
-def test_a_scale_that_is_none_is_refused(scale):
+def test_a_scale_that_is_invalid_is_refused(scale):
     class Wrong(ROCAUC):
         def scale(self, positives, negatives):
             return scale
@@ -374,7 +361,7 @@ def test_a_scale_that_is_none_is_refused(scale):
         lambda: AveragePrecisionAtK(2.5),  # pyright: ignore[reportArgumentType]
     ],
 )
-def test_k_is_a_whole_number(make):
+def test_k_is_an_integer(make):
     with pytest.raises((TypeError, ValueError), match="k must be"):
         make()
 
@@ -390,7 +377,7 @@ def test_a_rate_is_a_share(make):
 # ---- what users see --------------------------------------------------------------------------------------------------
 
 
-def test_explain_says_which_way_each_sign_takes():
+def test_explain_says_which_algorithm_each_sign_takes():
     assert ROCAUC().explain(100, 900).splitlines() == [
         "ROCAUC(), 100 positives, 900 negatives",
         "weight > 0: the best place of each positive, all in one pass, O(P + M): at most 1,000 steps",
@@ -460,7 +447,7 @@ def test_weights_and_truth_of_a_batch_are_one_a_list():
     assert ROCAUC().output(scores, target, TRUTH).loss.tolist() == [0, 0, 0]
 
 
-def test_lists_may_not_be_longer_than_keys_can_number(monkeypatch):
+def test_a_list_longer_than_keys_can_number_is_refused(monkeypatch):
     monkeypatch.setattr(list_kernels, "LONGEST_LIST", 2)
     with pytest.raises(ValueError, match="at most 2 items"):
         ROCAUC().infer(torch.arange(3.0), torch.tensor([1, 0, 0]))
@@ -472,3 +459,166 @@ def test_values_stay_in_the_range_of_the_metric_where_the_score_is_scaled():
     target = torch.tensor([1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
     scores = 1.385621513133715e-17 * torch.tensor(signs, dtype=torch.float64)
     assert broken_laws(AveragePrecisionAtK(1), scores, target, 4e-20) == {}
+
+
+def test_items_with_nothing_to_gain_stay_where_the_prediction_has_them():
+    """Behind a negative of 6e26 the recall counts nothing, and 1e7 and ε = 1e10 drown what parts 0 and −1e-24."""
+    scores = torch.tensor([0.0, 11272192.0, -1.0e-24, 6.3e26], dtype=torch.float64)
+    assert broken_laws(RecallAtFPR(0.0), scores, torch.tensor([0, 1, 1, 0]), 1e10) == {}
+    features = RecallAtFPR(0.0).infer_augmented(scores, torch.tensor([0, 1, 1, 0]), 1e10).features
+    assert features[0] == 0.0  # below the one positive, above the other
+
+
+# ---- what every ranking task does ------------------------------------------------------------------------------------
+
+
+TASKS = [AveragePrecision(), ROCAUC(), AveragePrecisionAtK(2)]
+SCORES = torch.tensor([0.5, 2.0, -1.0, 0.3])
+TARGET = torch.tensor([True, False, True, False])
+each = pytest.mark.parametrize("task", TASKS, ids=repr)
+
+
+@each
+@pytest.mark.parametrize("weight", [-0.7, 0.0, 0.7, TRUTH])
+def test_the_oracle_is_the_output(task, weight):
+    mask = torch.ones(4, dtype=torch.bool)
+    given = weight if weight is TRUTH else torch.tensor(weight, dtype=torch.float64)
+    found = task.oracle(SCORES, TARGET, given if given is TRUTH else given.unsqueeze(-1), mask)
+    want = task.output(SCORES, TARGET, given)
+    torch.testing.assert_close(found.features, want.features)
+    torch.testing.assert_close(found.loss, want.loss)
+
+
+@each
+def test_a_list_counts_that_has_a_valid_item_of_both_classes(task):
+    valid = torch.tensor([True, True])
+    for labels in ([1, 1], [0, 0]):
+        assert not task.is_scored(torch.tensor(labels).bool(), valid)
+    mixed = torch.tensor([True, False])
+    assert task.is_scored(mixed, valid)
+    for hidden in ([True, False], [False, True]):
+        assert not task.is_scored(mixed, torch.tensor(hidden))
+
+
+@each
+def test_an_item_that_is_masked_out_of_one_short_list_is_as_if_it_were_not_there(task):
+    spec = PositiveDirect(1.0).spec
+    mask = torch.tensor([True, True, True, False])
+    found, want = task.contrast(SCORES, TARGET, spec, mask), task.contrast(SCORES[:3], TARGET[:3], spec)
+    torch.testing.assert_close(found.value, want.value)
+    torch.testing.assert_close(found.gradient[:3], want.gradient)
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_weights_below_zero_contrast_two_outputs(task, dtype):
+    scores = SCORES.to(dtype)
+    away, toward = (task.output(scores, TARGET, weight) for weight in (-0.5, -2.0))
+    found = task.contrast(scores, TARGET, UpdateSpec(-0.5, -2.0, 3.0))
+    torch.testing.assert_close(found.gradient, 3.0 * (away.features - toward.features).to(dtype))
+
+
+@each
+def test_a_weight_and_a_scale_that_are_not_finite_are_told_apart(task):
+    nan = torch.tensor(float("nan"))
+    with pytest.raises(ValueError, match="the scale of the update"):
+        task.contrast(SCORES, TARGET, UpdateSpec(1.0, 0.0, nan))
+    with pytest.raises(ValueError, match=r"^weight"):
+        task.contrast(SCORES, TARGET, UpdateSpec(nan, 0.0, 1.0))
+
+
+@each
+def test_the_prediction_and_the_truth_are_among_all_outputs(task):
+    scores = SCORES.double()
+    listed = task.outputs(scores, TARGET)
+    torch.testing.assert_close(listed.features.sum(-1), torch.zeros(24, dtype=torch.float64))
+    for weight in (0.0, TRUTH):
+        output = task.output(scores, TARGET, weight)
+        (places,) = (listed.features - output.features).abs().amax(-1).lt(1e-12).nonzero(as_tuple=True)
+        assert len(places) > 0
+        torch.testing.assert_close(listed.loss[places[0]], output.loss)
+    for labels in (TARGET | True, TARGET & False):
+        assert not torch.cat([part.reshape(-1) for part in task.outputs(scores, labels)[:2]]).any()
+
+
+@pytest.mark.parametrize("task", [*TASKS, ZeroOne(), BalancedError()], ids=repr)
+@pytest.mark.parametrize("weight", [-1.5, -0.4, 0.4, 1.5])
+def test_no_output_is_better_than_the_oracle(task, weight):
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(10):
+        scores = torch.randn(5, generator=generator, dtype=torch.float64)
+        target = torch.rand(5, generator=generator).argsort() < 2
+        listed, found = task.outputs(scores, target), task.output(scores, target, torch.tensor(weight).double())
+        best = (listed.features @ scores + weight * listed.loss).max()
+        torch.testing.assert_close(found.features @ scores + weight * found.loss, best)
+
+
+@each
+@pytest.mark.parametrize(
+    "update", [PositiveDirect(0.7), PositiveDirect(5.0), NegativeDirect(3.0), Hinge(1.3)], ids=repr
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tied_items_of_a_class_share_their_gradient_whatever_their_order(task, update, dtype):
+    generator = torch.Generator().manual_seed(0)
+    for items, levels in product((3, 4, 6, 9, 12), (1, 2, 3)):
+        scores = torch.randint(levels, (items,), generator=generator).to(dtype)
+        target = torch.arange(items) % 3 == 0
+        scores += target if items % 2 else 0  # so that positives are tied at the top
+        gradient = task.contrast(scores, target, update.spec).gradient
+        order = torch.randperm(items, generator=generator)
+        again = task.contrast(scores[order], target[order], update.spec).gradient
+        torch.testing.assert_close(again, gradient[order], rtol=0, atol=0)
+        torch.testing.assert_close(gradient.sum(), torch.zeros((), dtype=dtype), atol=1e-6, rtol=0)
+        for positive in (True, False):
+            for score in scores.unique():
+                assert len(gradient[(target == positive) & (scores == score)].unique()) <= 1
+
+
+def test_a_tied_pair_shares_what_its_two_orders_give():
+    """Both negatives are tied; the positive update moves one of them, and each gets half of that."""
+    scores, target = torch.tensor([0.0, 0.5, 0.5]), torch.tensor([True, False, False])
+    task, spec = ROCAUC(), PositiveDirect(1.0).spec
+    apart = [task.contrast(scores + torch.tensor([0.0, up, -up]), target, spec).gradient for up in (1e-6, -1e-6)]
+    found = task.contrast(scores, target, spec).gradient
+    torch.testing.assert_close(found, (apart[0] + apart[1]) / 2)
+
+
+@pytest.mark.parametrize(
+    ("task", "scale"),
+    [
+        (AveragePrecisionAtK(2), 2 * 5 * 7 / (2 * 2)),
+        (AveragePrecisionAtK(100), 1.0),
+        (BinaryDCG(), 1.0),
+        (BinaryDCG(4), 2 * 5 * 7 / (4 * 4)),
+        (PartialAUC(0.25), 4.0),
+        (RecallAtFPR(0.5), 4.0),
+        (RecallAtFPR(0.01), 14.0),
+        (RankBiasedPrecision(0.5), 5 * 7 / 8),
+        (RankBiasedPrecision(0.9), 1.0),
+    ],
+    ids=repr,
+)
+def test_scales_are_the_share_of_pairs_that_a_metric_looks_at(task, scale):
+    assert task.scale(5, 7) == pytest.approx(scale)
+
+
+def test_a_recall_of_next_to_nothing_asks_for_the_first_positive():
+    for target in ([1, 0, 1], [0, 1, 1], [0, 0, 1]):
+        one, other = (
+            task.infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor(target)).loss
+            for task in (PrecisionAtRecall(1e-12), ReciprocalRank())
+        )
+        torch.testing.assert_close(one, other)
+
+
+def test_a_share_of_positives_that_is_an_integer_but_for_rounding_is_one():
+    target = torch.arange(52) != 7  # seven positives, a negative, the other positives, a negative
+    target[-1] = False
+    assert PrecisionAtRecall(0.14).infer(-torch.arange(52.0), target).loss == 0  # 0.14·50 is 7.000000000000001
+
+
+def test_the_limits_of_parameters_are_allowed_and_nothing_beyond_them():
+    assert RecallAtFPR(0.0).infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([1, 0, 1])).loss == 0.5
+    for wrong in (0.0, 1.5, -0.5):
+        with pytest.raises(ValueError, match="persistence"):
+            RankBiasedPrecision(wrong)

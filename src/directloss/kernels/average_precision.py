@@ -376,7 +376,7 @@ def _relax(
     best: NDArray[np.float64],  # [segments + 1]
     worths: NDArray[np.float64],  # the edges of rows first to last, or [0]
 ) -> None:
-    """Like `ranking._advance`, but rows end at edges and earn their bonus; `worths` gets the best with the row's end there."""
+    """`ranking._advance`, where rows end at edges and earn a bonus; `worths` gets the best with the row's end there."""
     offset = 0
     for i in range(first, last):
         before = right[i - 1] if i > 0 else 0

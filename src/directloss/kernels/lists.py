@@ -222,7 +222,7 @@ def count_all(keys: NDArray[np.int64]) -> NDArray[np.int64]:  # [g, N] each row 
 
 @compiled_noalloc
 def write_values(numbers: NDArray[np.float64], values: NDArray[np.floating]) -> None:  # [b, 6], [b] written
-    """What an update makes of the numbers of each list, see `average_precision_contrast`; as `UpdateSpec.value` does."""
+    """Write what `UpdateSpec.value` makes of the numbers of each list, see `average_precision_contrast`."""
     for k in range(values.size):
         row = numbers[k]
         values[k] = row[2] * (row[3] + row[0] * row[4] - row[1] * row[5])

@@ -445,9 +445,7 @@ def _solve_part(
 ) -> None:
     """Write the c_i of one part of a list, the scores of which are near 0."""
     P, M = a.size, b.size
-    if phi[0] == phi[r * (P - 1) + M]:  # nothing to gain here
-        above[:] = predicted
-    elif algorithm == WALK:
+    if algorithm == WALK:
         _walk(a, b, u, phi, r, kappa, above)
     elif algorithm == ROWS:
         _solve_rows(a, b, predicted, u, phi, r, kappa, above)
@@ -518,6 +516,9 @@ def _solve(
         part = above[first_i:i]
         shift = r * first_i + first_j
         near_a, near_b, near_phi = a[first_i:i] - centre, b[first_j:j] - centre, phi[shift:]
+        if near_phi[0] == near_phi[r * (i - 1 - first_i) + j - first_j]:  # nothing to gain here
+            part[:] = predicted[first_i:i]
+            continue
         if algorithm is None:
             _walk(near_a, near_b, u[first_i:i], near_phi, r, kappa, part)
         else:

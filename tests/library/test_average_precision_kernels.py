@@ -1,41 +1,34 @@
-"""Every branch of the kernels of average precision, on lists small enough to know the answer.
+"""The kernels of average precision on lists small enough to know the answer, every branch of them.
 
-The kernels run uncompiled here, with constants so small that short lists are cut into windows, segments and blocks.
-`tests.mutation` runs these tests first.
+They run uncompiled, with constants so small that short lists are cut into windows, segments and blocks.
 """
 
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
-from members import augment_down, augment_up, predicted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from members import augment_down, augment_up, epsilons, lists, predicted, uncompile
 
+from benchmarks.dynamic_programme import average_precision_objective, average_precision_reference
 from directloss import AveragePrecision
-from directloss.families import packed
 from directloss.kernels import average_precision as kernels
-from directloss.kernels import lists
-from directloss.tasks import average_precision as task
-from directloss.update import UpdateSpec
+from directloss.kernels import lists as list_kernels
+from directloss.kernels import ranking
 from tests.fuzz import KINDS, Batch, draw, laws
 
 TASK = AveragePrecision()
-SIZES = {"_WINDOW": 3, "_SHORT": 5, "_DETAIL": 1, "_BLOCK_CELLS": 1, "_BLOCK_EDGES": 6}
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    for module in (kernels, lists):
-        for name, value in vars(module).items():
-            if hasattr(value, "py_func"):
-                monkeypatch.setattr(module, name, value.py_func)
-    for name, value in SIZES.items():
+    uncompile(monkeypatch, kernels, ranking, list_kernels)
+    for name, value in {"_WINDOW": 3, "_SHORT": 5, "_DETAIL": 1, "_BLOCK_EDGES": 6}.items():
         monkeypatch.setattr(kernels, name, value)
-    monkeypatch.setattr(task, "_kernel", lambda: kernels.average_precision_contrast)
-    monkeypatch.setattr(packed, "CHUNK", 40)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # another thread would not have the next line
+    monkeypatch.setattr(ranking, "_BLOCK_CELLS", 1)
     with np.errstate(all="ignore"):
         yield
 
@@ -70,6 +63,13 @@ def best_worth(a, b, kappa):
     for i in range(a.size):
         best = np.maximum.accumulate(best) + sums - c * a[i] - kappa * c / (i + 1 + c)
     return best.max()
+
+
+def solve_band(a, b, kappa, low, high):
+    """The best staircase of a band, by the dynamic programme."""
+    above, ranks = np.full(a.size, -7, np.int32), np.arange(1.0, a.size + 1)
+    ranking.solve_band(a, b, ranks, 1 / np.arange(1.0, a.size + b.size + 1), 1, -kappa, low, high, above)
+    return above
 
 
 def band(a, b):
@@ -149,21 +149,6 @@ def test_negative_may_stay_above_the_last_rows_that_it_stands_above():
     check(a, b, -1.0, above)
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e-20, 1e20])
-def test_band_cut_into_blocks_holds_the_best_worth(unit):
-    rng = np.random.default_rng(1)
-    for number in range(12):
-        P, M = int(rng.integers(60, 90)), int(rng.integers(1, 5))  # several blocks of rows
-        a, b = rng.normal(size=P), -np.sort(-rng.normal(size=M))  # in no order, so that many rows end together
-        if number % 2:  # whole blocks of rows that want another place than the next ones
-            a = np.repeat(rng.normal(size=6), 15)[:P] + 0.1 * a
-        a, b = unit * a, unit * b
-        kappa = unit * 10.0 ** rng.uniform(-1, 1) * M / 2
-        above = np.full(P, -7, np.int32)
-        kernels._solve_band(a, b, kappa, np.zeros(P, np.int32), np.full(P, M, np.int32), np.full(M + 1, np.nan), above)
-        check(a, b, kappa, above)
-
-
 @pytest.mark.parametrize("detail", [0, 1, 2, 3])
 def test_narrowed_band_holds_the_best_worth(detail):
     rng = np.random.default_rng(detail)
@@ -177,9 +162,7 @@ def test_narrowed_band_holds_the_best_worth(detail):
             assert (low <= high).all()
             assert (np.diff(high) >= 0).all() or (np.diff(before[1]) < 0).any()
             assert (np.diff(low) >= 0).all()
-        above = np.full(a.size, -7, np.int32)
-        kernels._solve_band(a, b, kappa, low, high, np.full(b.size + 1, np.nan), above)
-        check(a, b, kappa, above)
+        check(a, b, kappa, solve_band(a, b, kappa, low, high))
 
 
 CLOSE = [  # positives, negatives and how often, κ, whether the band is clamped, detail
@@ -205,9 +188,59 @@ def test_narrowing_keeps_a_best_place_beside_an_edge_that_is_nearly_as_good(exam
     if clamped:
         kernels._clamp(a, b, sums, kappa, low, high)
     kernels._narrow(a, b, sums, kappa, low, high, detail)
-    above = np.full(a.size, -7, np.int32)
-    kernels._solve_band(a, b, kappa, low, high, np.full(b.size + 1, np.nan), above)
-    check(a, b, kappa, above)
+    check(a, b, kappa, solve_band(a, b, kappa, low, high))
+
+
+def narrowed(a, b, epsilon, detail, rounds=1):
+    """How much worse the best ranking of the narrowed band is than the best of all."""
+    low, high = np.zeros(a.size, np.int32), np.array([(b > value).sum() for value in a], np.int32)
+    sums, kappa = np.concatenate(([0.0], np.cumsum(b))), epsilon * b.size / 2
+    for _ in range(rounds):
+        kernels._narrow(a, b, sums, kappa, low, high, detail)
+        assert (low <= high).all()
+    above = solve_band(a, b, kappa, low, high)
+    best = average_precision_objective(a, b, average_precision_reference(a, b, -epsilon), -epsilon)
+    return abs(best - average_precision_objective(a, b, above.astype(np.int64), -epsilon))
+
+
+STEEP_THEN_FLAT = [  # the best end lies in a segment with a larger bump than the next one has
+    ([-0.2], [20.0, 10.0, 8.0, 4.0, 0.03, 0.02], 3.0),
+    (
+        [-0.0058, -0.015, -0.015, -0.018, -0.02, -0.034, -0.034, -0.034, -0.038],
+        [4.1, 1.4, 0.0031, 0.0011, 0.00056],
+        0.3,
+    ),
+    ([-2.35] * 12, [60.5, 48.4, 24.2, 12.1, 0.00272, 0.00136], 19.8),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "epsilon"), STEEP_THEN_FLAT)
+def test_narrowing_counts_the_larger_bump_beside_an_edge(a, b, epsilon):
+    assert narrowed(np.array(a), np.array(b), epsilon, detail=3) <= 1e-12
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_narrowing_leaves_room_for_rounding(offset):
+    """Among arithmetic sequences many bounds equal what they are compared with."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        P, M = rng.integers(5, 40), rng.integers(5, 60)
+        a, b = np.full(P, -1.0) + offset, np.arange(M)[::-1] + offset
+        epsilon = 10.0 ** rng.uniform(-1, 3)
+        gap = narrowed(a, b, epsilon, int(rng.integers(0, 9)), int(rng.integers(1, 4)))
+        assert gap <= 1e-10 * (1 + offset + M + epsilon)
+
+
+@given(lists(longest=40), epsilons(), st.integers(0, 8), st.integers(1, 3))
+@settings(max_examples=300)
+def test_narrowing_keeps_an_optimal_staircase(problem, epsilon, detail, rounds):
+    """On bands so small that the default path would leave them to the dynamic programme."""
+    scores, target = problem
+    if target.all() or not target.any():
+        return
+    a, b = (-np.sort(-scores[one].numpy()) for one in (target, ~target))
+    gap = narrowed(a, b, epsilon, detail, rounds)
+    assert gap <= 1e-10 * (np.abs(a).max() + np.abs(b).max() + epsilon)
 
 
 def test_band_between_two_best_outputs_is_left_to_the_dynamic_programme():
@@ -277,6 +310,18 @@ def test_leap_is_the_root_to_the_last_digits():
                 assert kernels._leap(g, h, m) == pytest.approx(float(exact), rel=1e-12), (g, h, m)
 
 
+def test_recentring_cuts_at_wide_gaps_only():
+    a, b = np.array([1e20, 3.0, 1.0, -1e17]), np.array([2e20, 2.0, 0.0, -1e17 - 16])
+    near_a, near_b, low = np.empty(4), np.empty(4), np.full(4, -7, np.int32)
+    kernels._recentre(a, b, 10.0, near_a, near_b, low)
+    assert low.tolist() == [1, 1, 1, 3]  # a row stays behind the negatives of the parts before it
+    assert near_a.tolist() == [0.0, 1.5, -0.5, 0.0]
+    assert near_b.tolist() == [0.0, 0.5, -1.5, 0.0]
+    kernels._recentre(a, b, 1e30, near_a, near_b, low)
+    assert low.tolist() == [0, 0, 0, 0]
+    assert (near_a == a - 0.5 * (b[0] + b[-1])).all()
+
+
 def test_parts_between_wide_gaps_lie_around_zero():
     """So that sums of their scores keep the digits that matter; and rows stay behind the parts before theirs."""
     rng = np.random.default_rng(11)
@@ -306,9 +351,7 @@ def test_clamped_band_holds_the_best_worth():
         cells = kernels._clamp(a, b, sums, kappa, low, high)
         assert cells == (high - low).sum()
         check_clamped(a, b, kappa, low, high)
-        above = np.full(a.size, -7, np.int32)
-        kernels._solve_band(a, b, kappa, low, high, np.full(b.size + 1, np.nan), above)
-        check(a, b, kappa, above)
+        check(a, b, kappa, solve_band(a, b, kappa, low, high))
 
 
 def check_clamped(a, b, kappa, low, high):
@@ -373,28 +416,6 @@ def test_leaps_in_long_rows_pass_no_better_place(kind):
             assert values[place] >= inside.max() - 1e-11 * (1 + sums[-1] + kappa)
 
 
-@pytest.mark.parametrize(("near", "gap"), [(0.0, 1e-7), (-9e8, 2.0**-23)])
-@pytest.mark.parametrize("weight", [2e-6, -2e-6])
-def test_scores_far_away_do_not_drown_the_rest(near, gap, weight):
-    """The value by enumeration, with scores as fractions."""
-    scores = torch.tensor([9e8, 8e8, 7e8, near, near + gap], dtype=torch.float64)
-    target = torch.tensor([1, 1, 1, 1, 0])
-    features, losses = TASK.outputs(scores, target)
-    exact = [Fraction(score) for score in scores.tolist()]
-    gained = [sum(round(4 * f) * s for f, s in zip(row, exact, strict=True)) for row in features.tolist()]  # P·M = 4
-    best = max(gained)
-    values = [float(gain - best) / 4 + weight * loss for gain, loss in zip(gained, losses.tolist(), strict=True)]
-    found = TASK.contrast(scores, target, UpdateSpec(weight, 0.0, 1e6))
-    assert found.value.item() == pytest.approx(1e6 * max(values), abs=1e-9)
-
-
-@pytest.mark.parametrize("unit", [1.0, 1e9])
-def test_one_output_alone_has_nothing_to_be_compared_with(unit):
-    scores, target = torch.tensor([2.0, 1.0, 0.0]) * unit, torch.tensor([0, 1, 1])
-    *_, numbers = TASK._solve_all(scores, target, None, 1.0, None, 1.0, None)
-    assert numbers[0, 3] == 0.0
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_list_keeps_every_law(kind):
     for number in range(8):
@@ -442,43 +463,3 @@ def test_rows_alone_end_at_their_place_far_behind_the_windows_too(short, monkeyp
         assert above.tolist() == rising.sum(1).tolist()
         furthest += ((above - (predicted(a, b) if short > M else 0) > 12) & (above < M)).sum()
     assert furthest > 20
-
-
-def test_keys_hold_the_scores_to_the_last_bit():
-    """Of every sign and size; and in float64, among scores that float32 cannot tell apart."""
-    tiny, large = np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max
-    scores = np.array([[0.0, -0.0, 1.0, -1.0, tiny, -tiny, large, -large, 1.5, -1.5, 3e-39, -3e-39]], np.float32)
-    positive = np.arange(12)[None] % 3 == 0
-    keys = np.empty((1, 12), np.int64)
-    assert lists.pack(scores[0], positive[0], None, keys[0])
-    keys.sort()
-    unpacked = np.empty(12)
-    lists._unpack(keys[0], unpacked)
-    assert unpacked.tolist() == sorted(scores[0].tolist(), reverse=True)
-    ranked = keys[0] & lists.LONGEST_LIST
-    assert scores[0][ranked].tolist() == unpacked.tolist()
-    assert ((keys[0] >> lists.INDEX_BITS) & 1 == ~positive[0][ranked]).all()
-    exact = scores[0].astype(np.float64) * (1 + np.arange(12) * 1e-12) + 1e-60 * np.arange(12)
-    lists._unpack_exactly(keys[0], exact, unpacked)
-    assert unpacked.tolist() == sorted(exact.tolist(), reverse=True)
-    assert exact[keys[0] & lists.LONGEST_LIST].tolist() == unpacked.tolist()
-
-
-def test_scores_that_float32_cannot_hold_are_told():
-    scores, positive, keys = np.array([1.0, np.inf, np.nan], np.float32), np.ones(3, bool), np.empty(3, np.int64)
-    assert lists.pack(scores[:1], positive[:1], None, keys[:1])
-    assert not lists.pack(scores, positive, None, keys)
-    assert not lists.pack(scores, positive, np.array([True, True, False]), keys)
-    assert lists.pack(scores, positive, np.array([True, False, False]), keys)
-    assert (np.sort(keys)[1:] == lists._MASKED).all()
-
-
-def test_classes_are_counted_in_every_list():
-    """Among them an empty one, and one of which nothing is valid."""
-    negative = np.array([0, 1, 1, 1, 0, 1], np.int64) << lists.INDEX_BITS
-    keys = np.concatenate((negative, [lists._MASKED] * 3))
-    bounds = np.array([[0, 3], [3, 3], [3, 7], [7, 9]], np.int64)
-    gradient = np.arange(9.0)
-    assert lists.count_all(keys, bounds, gradient).tolist() == [[1, 2], [0, 0], [1, 2], [0, 0]]
-    assert gradient.tolist() == list(range(9))
-    assert lists.count_classes(keys[-1:]) == (0, 0)

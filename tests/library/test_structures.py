@@ -1,7 +1,7 @@
-"""Laws for faults that `tests.mutation` planted in chains, alignments, paths and the memory's keys.
+"""Chains, alignments and paths against all outputs of small problems: kernels, oracles, random problems, refusals.
 
-Kernels run uncompiled, on problems so small that every output is known. Scores are small whole numbers, so that sums
-are exact and ties are many. What lies outside a problem is NaN or a number that would win.
+Kernels run uncompiled. Scores are small integers, so that sums are exact and ties are many. What lies outside a problem
+is NaN or a number that would win.
 """
 
 from itertools import combinations, pairwise, product
@@ -10,10 +10,11 @@ from math import comb
 import numpy as np
 import pytest
 import torch
+from members import uncompile
 
 from directloss import Task
 from directloss.families import TRUTH, UpdateSpec
-from directloss.kernels import alignment, grid_path, linear_chain, lists, memory
+from directloss.kernels import alignment, grid_path, linear_chain
 from directloss.tasks.alignment import Alignment
 from directloss.tasks.dag_path import DAGPath
 from directloss.tasks.grid_path import GridPath
@@ -22,18 +23,9 @@ from directloss.tasks.linear_chain import LinearChain
 
 @pytest.fixture(autouse=True)
 def uncompiled(monkeypatch):
-    for module in (alignment, grid_path, linear_chain, memory):
-        for name, value in vars(module).items():
-            monkeypatch.setattr(module, name, getattr(value, "py_func", value))
+    uncompile(monkeypatch, alignment, grid_path, linear_chain)
     with np.errstate(all="ignore"):
         yield
-
-
-def levels(rng, shape, highest=2):
-    """Whole numbers; those of the first problem would win in the next, if it read what is left of that."""
-    numbers = rng.integers(-highest, highest + 1, shape) * 1.0
-    numbers[0] += 50.0
-    return numbers
 
 
 def unit(rng):
@@ -41,7 +33,11 @@ def unit(rng):
     return 2.0 ** int(rng.choice([-100, 0, 100]))
 
 
-# --- kernels
+def levels(rng, shape, highest=2):
+    """Whole numbers; those of the first problem would win in the next, if it read what is left of that."""
+    numbers = rng.integers(-highest, highest + 1, shape) * 1.0
+    numbers[0] += 50.0
+    return numbers
 
 
 def test_best_alignment_has_the_earliest_starts_of_all_that_are_best():
@@ -171,43 +167,6 @@ def test_a_chain_tells_scores_that_are_too_large(wrong):
         assert solve(changed) is (place[:2] == (1, 1))
 
 
-def test_keys_are_exchanged_as_sets_are():
-    rng = np.random.default_rng(4)
-    for _ in range(400):
-        size, spread = int(rng.integers(0, 9)), int(rng.integers(9, 25))
-        keys = np.sort(rng.choice(spread, size, replace=False))
-        gone = np.sort(rng.choice(keys, int(rng.integers(0, size + 1)), replace=False)) if size else keys
-        free = np.setdiff1d(np.arange(spread), np.setdiff1d(keys, gone))
-        new = np.sort(rng.choice(free, int(rng.integers(0, min(free.size, 6) + 1)), replace=False))
-        kept = np.full(size - gone.size + new.size, -7)
-        memory.exchange(keys, gone, new, kept)
-        assert kept.tolist() == sorted((set(keys.tolist()) - set(gone.tolist())) | set(new.tolist()))
-
-
-def test_gathered_gradients_are_means_of_items_that_are_alike():
-    rng = np.random.default_rng(5)
-    for number in range(300):
-        size = int(rng.integers(1, 10))
-        scores, negative = -np.sort(rng.integers(0, 1 + number % 5, size) * 1.0), rng.integers(0, 2, size)
-        order = np.lexsort((negative, -scores))
-        scores, negative = scores[order], negative[order]
-        ranked = (np.arange(size) << (lists.INDEX_BITS + 1)) | (negative << lists.INDEX_BITS) | rng.permutation(size)
-        floats, integers = np.full((3, size + 2), np.nan), np.full((4, size + 3), 99, np.int32)
-        floats[0, :size] = scores
-        each = np.empty(size)  # what an item counts for
-        for k in (0, 1):
-            some = rng.integers(-4, 5, int((negative == k).sum()))
-            integers[2 + k, : some.size] = each[negative == k] = some
-        places = np.flatnonzero(rng.random(size) < rng.choice([0.3, 0.7, 1.0]))
-        found = np.full(places.size, np.nan, np.float32)
-        memory.gather(ranked, places, 0.5, floats, integers, found)
-        want = [0.5 * each[(scores == scores[m]) & (negative == negative[m])].mean() for m in places]
-        np.testing.assert_allclose(found, np.array(want, np.float32))
-
-
-# --- all outputs of a small problem
-
-
 def rows(features, losses):
     """Outputs as rows of numbers, in an order of their own."""
     table = np.column_stack([np.reshape(features, (len(losses), -1)), losses])
@@ -296,9 +255,6 @@ def test_outputs_of_edges_are_all_their_paths(ends, paths):
     check_paths(lambda loss: DAGPath(EDGES, loss, *ends), every, np.random.default_rng(8))
 
 
-# --- random problems
-
-
 def drawn(task, longest, number):
     """Random problems without a mask, and with one."""
     generator = torch.Generator().manual_seed(0)
@@ -373,21 +329,18 @@ def check_costs(task, longest):
     assert not all(mask.all() for *_, mask in masked)
 
 
-# --- ragged batches
-
-
 def every_chain(task, scores, target, mask):
     edges = int(mask.sum())
     if not edges:
         return torch.zeros(1, *scores.shape), torch.zeros(1)
-    return task.outputs(scores[:edges], target[: edges + 1])
+    return task.outputs(scores[:edges], target[: edges + 1])[:2]
 
 
 def every_alignment(task, scores, target, mask):
     frames, segments = int(mask.any(1).sum()), int(mask.any(0).sum())
     if segments < 2:
         return torch.zeros(1, *scores.shape), torch.zeros(1)
-    return task.outputs(scores[:frames, :segments], target[:segments])
+    return task.outputs(scores[:frames, :segments], target[:segments])[:2]
 
 
 def every_path(task, scores, target, mask):
@@ -453,7 +406,7 @@ def test_no_output_of_a_ragged_batch_is_better_than_its_oracle(task):
     assert counts[-1]
     batch = [part.unflatten(0, (2, 3)) for part in (scores, target, mask)]
     spec = UpdateSpec(2.0, torch.tensor([[0.3], [-0.3]], dtype=torch.float64).expand(2, 3), 1.0)
-    assert task.contrast(*batch[:2], row, batch[2]).counted.flatten().tolist() == counts
+    assert task.contrast(*batch[:2], spec, batch[2]).counted.flatten().tolist() == counts
     spread = torch.tensor([0.3, -0.3, 1.0, -1.0, 4.0, -4.0], dtype=torch.float64)
     for weight, way in product((TRUTH, 0.0, 0.3, -4.0, spread.view(2, 3)), (type(task).output, Task.output)):
         output = way(task, *batch[:2], weight, batch[2])
@@ -467,9 +420,6 @@ def test_no_output_of_a_ragged_batch_is_better_than_its_oracle(task):
             room = scores[b].nan_to_num()[tuple(map(slice, features.shape[1:]))]
             worths = -losses if weight is TRUTH else (features * room).flatten(1).sum(1) + strength * losses
             assert worths[apart.argmin()] == pytest.approx(worths.max().item(), abs=1e-9)
-
-
-# --- what is refused
 
 
 def refuses(task, shape, target, mask=None):
