@@ -9,19 +9,22 @@ from members import LISTS, average_precision_loss
 from sklearn.metrics import average_precision_score
 
 from directloss import (
+    NDCG,
     ROCAUC,
     AveragePrecision,
     AveragePrecisionLoss,
     CentralDirect,
+    FMeasure,
     Hinge,
     LinearChain,
     MulticlassZeroOne,
+    NegativeDirect,
     PositiveDirect,
     RetrievalLoss,
     StructuredLoss,
     metric,
 )
-from directloss.families import packed
+from directloss.groups import group, parts
 
 
 def gradient(loss, scores, *arguments, **options):
@@ -89,28 +92,43 @@ def test_ids_may_be_any_integers_and_there_may_be_none():
         AveragePrecisionLoss(), torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.int32)
     )
     assert nothing[0] == 0
-    assert metric(ROCAUC(), torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.long)) == 0
+    assert metric(ROCAUC(), torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.long)).isnan()
 
 
 @pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC()], ids=repr)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_batch_in_parts_is_the_whole_batch(task, dtype, monkeypatch):
-    (scores, target, indexes, _), padded = ragged([5, 1, 9, 5, 12, 2, 1, 7, 3], dtype=dtype)
-    epsilon = torch.linspace(0.1, 2.0, 9, dtype=torch.float64)
-    loss = StructuredLoss(task, CentralDirect(epsilon), "none")
-    full = padded[0].nan_to_num(), padded[1]  # without a mask
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("masked", [False, True])
+def test_flat_lists_in_any_order_have_the_very_numbers_of_a_batch(task, dtype, masked):
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.randn(60, 17, generator=generator).mul(4).round().div(4).to(dtype)  # many ties
+    target, mask = (torch.rand(60, 17, generator=generator) < share for share in (0.3, 0.8))
+    order = torch.randperm(scores.numel(), generator=generator)
+    ids = torch.arange(60).repeat_interleave(17)[order]
+    loss = StructuredLoss(task, NegativeDirect(torch.linspace(0.1, 2.0, 60, dtype=torch.float64)), "none")
+    want, want_grad = gradient(loss, scores, target, mask if masked else None)
+    flat, labels, valid = (one.reshape(-1)[order] for one in (scores, target, mask))
+    value, grad = gradient(loss, flat, labels, valid if masked else None, indexes=ids)
+    assert torch.equal(value, want)
+    assert torch.equal(grad, want_grad.reshape(-1)[order])
 
-    back = indexes.argsort(stable=True)
-    by_list = scores[back], target[back], indexes[back]
 
-    def every():
-        flat = [gradient(loss, one, labels, indexes=ids) for one, labels, ids in (by_list, (scores, target, indexes))]
-        return *flat, gradient(loss, *padded), gradient(loss, *full)
-
-    want = every()
-    for chunk in (1, 8, 30):
-        monkeypatch.setattr(packed, "CHUNK", chunk)
-        torch.testing.assert_close(every(), want, rtol=0, atol=0)
+@pytest.mark.parametrize("task", [AveragePrecision(), ROCAUC(), FMeasure(), NDCG(3)], ids=repr)
+@pytest.mark.parametrize("update", [PositiveDirect(1.0), NegativeDirect(1.0)], ids=repr)
+def test_many_lists_are_solved_as_each_alone(task, update):
+    """So many that they are solved in parts, in a batch and as flat lists of many lengths in any order."""
+    lengths = [700] * 60 + [1, 2, 5, 40, 400, 701, 777] * 20 + [70_000]
+    (scores, target, indexes, order), _ = ragged(lengths, dtype=torch.float32)
+    back = order.argsort()
+    items = scores[back].split(lengths), target[back].split(lengths)
+    loss = StructuredLoss(task, update, "none")
+    each = [gradient(loss, *one) for one in zip(*items, strict=True)]
+    value, grad = gradient(loss, scores, target, indexes=indexes)
+    assert torch.equal(value, torch.stack([one for one, _ in each]))
+    assert torch.equal(grad[back], torch.cat([one for _, one in each]))
+    batch = (torch.stack(parts[:60]).repeat(3, 1) for parts in items)  # 126,000 items
+    value, grad = gradient(loss, *batch)
+    assert torch.equal(value, torch.stack([one for one, _ in each[:60]]).repeat(3))
+    assert torch.equal(grad, torch.stack([one for _, one in each[:60]]).repeat(3, 1))
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
@@ -201,11 +219,11 @@ def test_shapes_that_do_not_fit_are_refused(options, words):
         average_precision_loss(torch.randn(6), torch.tensor([1, 0, 0, 1, 1, 0]), **options)
 
 
-def test_the_metric_of_no_items_has_the_type_of_all_others():
+def test_the_metric_of_no_items_is_nan_and_has_the_type_of_all_others():
     for indexes in (None, torch.zeros(0, dtype=torch.long)):
         for dtype, wide in ((torch.half, torch.float32), (torch.float64, torch.float64)):
             found = metric(AveragePrecision(), torch.zeros(0, dtype=dtype), torch.zeros(0), indexes=indexes)
-            assert found == 0
+            assert found.isnan()
             assert found.dtype == wide
 
 
@@ -302,3 +320,48 @@ def test_a_wrong_score_of_a_flat_list_is_named_by_its_place(task):
         with pytest.raises(ValueError, match=r"scores must .*got inf at index 17"):
             call(scores, target, indexes=indexes)
     assert StructuredLoss(task, PositiveDirect(1.0))(scores, target, scores.isfinite(), indexes=indexes).isfinite()
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[4], [3, 3, 5, 5, 5], [3, 5, 5, 9, 9, 9], [2, 2, 2, 9], [1, 2, 3], [9, 2, 2], [5, -1, 5, -1, 0], [0, 10**12, 0]],
+)
+def test_groups_are_those_of_a_dictionary(ids):
+    want = {}
+    for item, one in enumerate(ids):
+        want.setdefault(one, []).append(item)
+    found = group(torch.tensor(ids))
+    lists = [pair for some in found.by_length(torch.device("cpu")) for pair in zip(*some, strict=True)]
+    numbers = {one: number for number, one in enumerate(sorted(want))}
+    assert {int(number): items.tolist() for number, items in lists} == {numbers[one]: want[one] for one in want}
+    assert [len(items) for _, items in lists] == sorted(map(len, want.values()))
+    assert found.numbers.tolist() == [numbers[one] for one in ids]
+    assert found.starts[-1] == len(ids)
+
+
+@pytest.mark.parametrize("longest", [1, 3, 17, 1000, 2**20])
+def test_every_list_is_in_one_part_with_lists_of_about_its_length(longest):
+    rng = np.random.default_rng(12)
+    for most in (1, 50, 4 * longest):
+        lengths = rng.integers(0, longest + 1, int(rng.integers(1, 40)))
+        found = list(parts(lengths, most))
+        assert sorted(np.concatenate([some for some, _ in found], dtype=int, casting="unsafe") if found else []) == (
+            np.flatnonzero(lengths).tolist()
+        )
+        for some, length in found:
+            assert lengths[some].max() == length <= lengths[some].min() * 9 / 8
+            assert some.size == 1 or some.size * length <= most
+
+
+@pytest.mark.parametrize("sort", [False, True])
+def test_a_score_that_is_not_a_number_is_found_wherever_it_is_unless_it_is_masked(sort):
+    (scores, target, indexes, order), _ = ragged([5, 1, 9, 5, 12, 2, 1, 7, 3])
+    if sort:
+        scores, target, indexes = (one[order.argsort()] for one in (scores, target, indexes))
+    loss = StructuredLoss(ROCAUC(), PositiveDirect(1.0))
+    for k in range(len(scores)):
+        broken = scores.clone()
+        broken[k] = torch.nan
+        with pytest.raises(ValueError, match=rf"scores must be finite where valid.* at index {k}\."):
+            loss(broken, target, indexes=indexes)
+        assert loss(broken, target, ~broken.isnan(), indexes=indexes).isfinite()
