@@ -5,7 +5,7 @@ A mutant that fails a test, hangs or crashes is killed. One that passes all of t
 test holds, a line that does nothing, or a change that only costs time. results/mutation.txt says which, for each.
 
     python -m tests.mutation                                          # all modules, all tests
-    python -m tests.mutation --module kernels/average_precision.py --tests small_kernels --sample 50 --seed 1
+    python -m tests.mutation --module kernels/ranking.py --tests ranking_kernels --sample 50 --seed 1
     python -m tests.mutation --again                                  # only what survived, with changed tests
     python -m tests.mutation --again --compiled --module tasks/ndcg.py
 
@@ -49,24 +49,23 @@ SOURCE = ROOT / "src" / "directloss"
 TESTS = "tests/library"
 PARTS = "families", "tasks", "kernels"
 MODULES = (
-    "task.py", "update.py", "loss.py", "checks.py", "autograd.py", "families/packed.py", "families/plans.py",
+    "task.py", "update.py", "loss.py", "layout.py", "groups.py", "checks.py", "autograd.py", "families/plans.py",
     "families/ranking.py", "families/arrays.py", "families/counts.py", "families/discounted_gain.py",
     "families/linear_loss.py", "tasks/average_precision.py", "tasks/zero_one.py", "tasks/alignment.py",
     "tasks/balanced_error.py", "tasks/counts.py", "tasks/dag_path.py", "tasks/grid_path.py", "tasks/linear_chain.py",
     "tasks/multiclass.py", "tasks/ndcg.py", "tasks/ranking.py", "tasks/selection.py", "kernels/lists.py",
     "kernels/alignment.py", "kernels/counts.py", "kernels/discounted_gain.py", "kernels/grid_path.py",
-    "kernels/groups.py", "kernels/linear_chain.py", "kernels/memory.py", "kernels/ranking.py",
-    "kernels/average_precision.py",
+    "kernels/linear_chain.py", "kernels/ranking.py", "kernels/average_precision.py",
 )  # fmt: skip
 NEVER = (  # by a part of the name: tests that need other processes or threads
     "ctrl_c", "inductor", "into_one_graph", "workers", "threads", "import_is_silent", "cache", "test_distributed",
     "command_prints_its_counts",
 )  # fmt: skip
 LEFT_OUT = (  # and those that need compiled code, or have lists too long without it
-    *NEVER, "test_kernels.py::test_every_kind", "fast_oracle", "few_cells", "any_magnitude", "reference_attains",
-    "long_list", "common_offset", "need_only_the_oracle", "good_task_passes", "items_have_an_order", "converge",
-    "trains_a_score", "pass_the_check_for_tasks", "copies_of_a_task", "order_of_one", "test_epsilon_is_in_units",
-    "walk_is_as_good", "discounts_of_your_own", "right_oracles_pass", "planted_fault",
+    *NEVER, "test_average_precision.py::test_every_kind", "fast_oracle", "few_cells", "any_magnitude",
+    "reference_attains", "long_list", "many_lists", "common_offset", "good_task_passes", "items_have_an_order",
+    "converge", "trains_a_score", "pass_the_check_for_tasks", "copies_of_a_task", "order_of_one",
+    "test_epsilon_is_in_units", "walk_is_as_good", "discounts_of_your_own", "right_oracles_pass", "planted_fault",
 )  # fmt: skip
 COMPILING = ("compile", "graph", "traced")  # tests in which torch's compiler reads the library, unseen by a tracer
 LONGEST = 6.0  # seconds that a test may take under the tracer; one that takes longer is left out

@@ -435,6 +435,16 @@ def test_scores_of_any_allowed_size_and_no_others(task):
         task.contrast(torch.zeros(4, 2), target, UpdateSpec(1.0, 0.0, torch.tensor(torch.nan)))
 
 
+@pytest.mark.parametrize("task", [*ARRAYS, ROCAUC(), AveragePrecision()], ids=lambda one: repr(one)[:30])
+def test_a_default_device_elsewhere_leaves_tensors_of_the_host_alone(task):
+    scores, target, _ = awkward(9, lists=8)
+    target = grades(task, target)
+    want = task.contrast(scores, target, UpdateSpec(1.0, -0.5, 1.0))
+    with torch.device("meta"):
+        found = task.contrast(scores, target, UpdateSpec(1.0, -0.5, 1.0))
+    torch.testing.assert_close(tuple(found), tuple(want), rtol=0, atol=0)
+
+
 class Offset(LinearLossTask):
     """Signs of items whose loss is off by a number."""
 

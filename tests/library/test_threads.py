@@ -105,20 +105,21 @@ def test_a_metric_may_call_another_loss():
 
 
 LONG = """
-import os, signal, threading, numpy as np, torch
+import os, signal, sys, threading, numpy as np, torch
 from directloss import AveragePrecisionLoss, NegativeDirect
-P, M = 15_000, 35_000
+P, M, lists = 15_000, 35_000, int(sys.argv[1])
 H = np.concatenate(([0.0], np.cumsum(1 / np.arange(1, P + M + 1))))
 c = np.arange(1, M + 1)
 b = M / (2 * P) * (c * (H[c + P] - H[c]) - (c - 1) * (H[c - 1 + P] - H[c - 1]))
 b[:P] += 10 * b[0]
-scores, target = torch.from_numpy(np.concatenate((np.zeros(P), b))), torch.arange(P + M) < P
+scores, target = torch.from_numpy(np.concatenate((np.zeros(P), b))).expand(lists, -1), torch.arange(P + M) < P
 loss = AveragePrecisionLoss(NegativeDirect(1.0))
-loss(scores[:5], torch.tensor([1, 0, 1, 0, 0]))  # compiles
+loss(scores[0, :5], torch.tensor([1, 0, 1, 0, 0]))  # compiles
+torch.set_num_threads(2)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    loss(scores, target)
+    loss(scores, target.expand(lists, -1))
 except KeyboardInterrupt:
     print("interrupted")
 os._exit(0)
@@ -126,6 +127,7 @@ os._exit(0)
 
 
 @pytest.mark.slow
-def test_ctrl_c_gets_through_a_long_inference():
-    done = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, timeout=120)
+@pytest.mark.parametrize("lists", [1, 12])  # the second solved in threads
+def test_ctrl_c_gets_through_a_long_inference(lists):
+    done = subprocess.run([sys.executable, "-c", LONG, str(lists)], capture_output=True, text=True, timeout=120)
     assert done.stdout == "interrupted\n", done.stderr

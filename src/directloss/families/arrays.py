@@ -66,7 +66,7 @@ class KernelTask(Task):
 
     def labels(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> NDArray[Any]:
         """The target as `check_target` makes it, as an array."""
-        some = torch.ones((), dtype=torch.bool).expand(scores.shape) if mask is None else mask
+        some = torch.ones((), dtype=torch.bool, device="cpu").expand(scores.shape) if mask is None else mask
         return as_array(self.check_target(scores, target, some))
 
     def contrast(
@@ -121,8 +121,13 @@ class KernelTask(Task):
         work = partial(self.solve_part, problems)
         threads = min(torch.get_num_threads(), len(todo)) if gradient.size >= THREADED else 1
         if threads > 1:
-            with ThreadPoolExecutor(threads) as pool:
+            pool = ThreadPoolExecutor(threads)
+            try:
                 list(pool.map(work, *zip(*todo, strict=True)))
+            except BaseException:  # Ctrl-C need not wait for long lists
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            pool.shutdown()
         else:
             for some in todo:
                 work(*some)
@@ -189,7 +194,11 @@ class ArrayTask(KernelTask):
         if not (scores.max() <= LARGEST_SCORE and scores.min() >= -LARGEST_SCORE):  # nor for NaN
             problems.check_finite()
         event = which.size, *(problems.shape if len(problems.shape) > 1 else (longest,))
-        some = torch.ones(()).bool().expand(event) if valid is None else torch.from_numpy(valid.reshape(event))
+        some = (
+            torch.ones((), dtype=torch.bool, device="cpu").expand(event)
+            if valid is None
+            else torch.from_numpy(valid.reshape(event))
+        )
         counted = self.is_scored(torch.from_numpy(target.reshape(event)), some).numpy()
         problems.counted[which] = counted
         away, toward = (
