@@ -16,6 +16,7 @@ from directloss import (
     CentralDirect,
     FMeasure,
     Hinge,
+    IoU,
     LinearChain,
     MulticlassZeroOne,
     NegativeDirect,
@@ -24,6 +25,7 @@ from directloss import (
     StructuredLoss,
     metric,
 )
+from directloss.checks import check_list_task
 from directloss.groups import group, parts
 
 
@@ -243,6 +245,26 @@ def test_other_shapes_are_for_lists():
         StructuredLoss(LinearChain(), PositiveDirect(1.0), process_group=object())(scores, target)
     with pytest.raises(ValueError, match="Pass a mask"):
         StructuredLoss(LinearChain(), PositiveDirect(1.0), ignore_index=-1)(scores, target)
+
+
+def test_lists_of_another_shape_need_both_one_dimension_and_one_target_an_item():
+    with pytest.raises(ValueError, match="dim is for tasks on lists"):
+        check_list_task("dim", AveragePrecision(), torch.zeros(2, 3), torch.zeros(2))
+    with pytest.raises(ValueError, match="dim is for tasks on lists"):
+        check_list_task("dim", IoU(event_dims=2), torch.zeros(2, 3), torch.zeros(2, 3))
+
+
+def test_a_mask_elsewhere_and_complex_labels_are_refused():
+    loss = StructuredLoss(AveragePrecision(), PositiveDirect(1.0))
+    with pytest.raises(ValueError, match="scores is on cpu but mask on meta"):
+        loss(torch.randn(4), torch.tensor([1, 0, 1, 0]), torch.ones(4, dtype=torch.bool, device="meta"))
+    with pytest.raises(TypeError, match=r"bool, int or float; got torch\.complex64"):
+        StructuredLoss(NDCG(), PositiveDirect(1.0))(torch.randn(4), torch.zeros(4, dtype=torch.complex64))
+
+
+def test_two_items_in_the_shape_of_two_lists_are_refused():
+    with pytest.raises(ValueError, match="2 lists of one item"):
+        AveragePrecisionLoss()(torch.zeros(2, 1), torch.ones(2, 1))
 
 
 # ---- retrieval -------------------------------------------------------------------------------------------------------
