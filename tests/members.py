@@ -30,6 +30,7 @@ from directloss import (
     RecallAtK,
     ReciprocalRank,
     Tversky,
+    Update,
     ZeroOne,
     structured_loss,
 )
@@ -48,7 +49,7 @@ MEMBERS = [(task, update) for task in LISTS[:2] for update in UPDATES] + [
 UPDATE = PositiveDirect(1.0)
 
 
-def average_precision_loss(scores, target, update=UPDATE, mask=None, reduction="mean", **options):
+def average_precision_loss(scores, target, update: Update = UPDATE, mask=None, reduction="mean", **options):
     """The loss that most tests look at."""
     return structured_loss(AveragePrecision(), update, scores, target, mask, reduction, **options)
 

@@ -180,8 +180,8 @@ def test_best_cell_is_the_first_of_the_largest():
         values = A[:, None] + B + weight * losses
         place = np.unravel_index(values.argmax(), values.shape)
         assert counts.best_cell(A, B, losses, weight) == (values.max(), *place)
-    losses[-1, -1] = np.nan
-    assert np.isnan(counts.best_cell(A, B, losses, weight)[0])
+        losses[-1, -1] = np.nan
+        assert np.isnan(counts.best_cell(A, B, losses, 1.0)[0])
 
 
 def keyed(rng, N):

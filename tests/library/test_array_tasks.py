@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import permutations, product
 from math import factorial, hypot, log2
+from typing import Any
 
 import numpy as np
 import pytest
@@ -391,7 +392,7 @@ def test_a_batch_of_any_shape_is_solved_as_each_list_alone_and_leaves_scores_as_
     target = grades(task, target)
     mask = valid_classes(task, target, mask)
     before = scores.clone()
-    spec = specs(12)[3]
+    spec: Any = specs(12)[3]
     each = [task.contrast(scores[k], target[k], UpdateSpec(*(one[k] for one in spec)), mask[k]) for k in range(12)]
     want = [torch.stack(parts) for parts in zip(*each, strict=True)]
     together = task.contrast(scores.masked_fill(~mask, torch.nan), target, spec, mask)

@@ -147,14 +147,13 @@ def test_a_closed_list_gives_features_and_the_difference_of_scores(unit):
         low, high = np.sort(np.sort(rng.integers(0, n - P + 1, (2, P))), 0).astype(np.int32)
         lists.count_output(low, low, 1, integers[2, :P], integers[3, : n - P + 1])
         lists.count_output(high, high, -1, integers[2, :P], integers[3, : n - P + 1])
-        gradient = np.full(n, np.nan)
+        gradient, alone = np.full((2, n), np.nan)
+        same = integers.copy()
+        assert lists.close_list(keys, P, tied, False, unit, 0.5, 3.0, floats, same, alone) == 0
         score = lists.close_list(keys, P, tied, True, unit, 0.5, 3.0, floats, integers, gradient)
+        assert alone.tolist() == gradient.tolist()
         assert gradient.sum() == pytest.approx(0, abs=1e-9)
         assert score == pytest.approx(gradient @ scores / 3.0, abs=1e-9)
-        assert (
-            lists.close_list(keys, P, tied, False, unit, 0.5, 3.0, floats, np.zeros((4, n + 1), np.int32), gradient)
-            == 0
-        )
 
 
 def test_the_value_of_a_list_is_the_scaled_difference_of_two_objectives():

@@ -97,12 +97,13 @@ def exact_algorithms(some):
 
 
 def check(some, above, best):
-    a, b, u, phi, _, kappa = some
+    a, b, u, phi, r, kappa = some
     assert (np.diff(above) >= 0).all()
     assert above.min() >= 0
     assert above.max() <= b.size
     size = np.abs(a).sum() + np.abs(b).sum() + abs(kappa) * u.sum() * np.abs(phi).max()
-    assert worth(*some, above) == pytest.approx(best, rel=0, abs=1e-11 * size)
+    found = worth(a, b, u, phi, r, kappa, above)
+    assert found == pytest.approx(best, rel=0, abs=1e-11 * size)
 
 
 def solve(some, algorithm, reach=np.inf):

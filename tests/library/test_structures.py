@@ -6,6 +6,7 @@ is NaN or a number that would win.
 
 from itertools import combinations, pairwise, product
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -255,7 +256,7 @@ def test_outputs_of_edges_are_all_their_paths(ends, paths):
     check_paths(lambda loss: DAGPath(EDGES, loss, *ends), every, np.random.default_rng(8))
 
 
-def drawn(task, longest, number):
+def drawn(task, longest, number) -> Any:
     """Random problems without a mask, and with one."""
     generator = torch.Generator().manual_seed(0)
     problems = [task.random_problem(longest, generator) for _ in range(number)]
@@ -404,12 +405,13 @@ def test_no_output_of_a_ragged_batch_is_better_than_its_oracle(task):
     counts = [bool(losses.any()) for _, losses in listed]
     assert not counts[0]
     assert counts[-1]
-    batch = [part.unflatten(0, (2, 3)) for part in (scores, target, mask)]
+    batch: Any = [part.unflatten(0, (2, 3)) for part in (scores, target, mask)]
     spec = UpdateSpec(2.0, torch.tensor([[0.3], [-0.3]], dtype=torch.float64).expand(2, 3), 1.0)
     assert task.contrast(*batch[:2], spec, batch[2]).counted.flatten().tolist() == counts
     spread = torch.tensor([0.3, -0.3, 1.0, -1.0, 4.0, -4.0], dtype=torch.float64)
-    for weight, way in product((TRUTH, 0.0, 0.3, -4.0, spread.view(2, 3)), (type(task).output, Task.output)):
-        output = way(task, *batch[:2], weight, batch[2])
+    solver: Any
+    for weight, solver in product((TRUTH, 0.0, 0.3, -4.0, spread.view(2, 3)), (type(task).output, Task.output)):
+        output = solver(task, *batch[:2], weight, batch[2])
         for b, (features, losses) in enumerate(listed):
             found, loss = output.features.flatten(0, 1)[b], output.loss.flatten()[b]
             inside = found[tuple(map(slice, features.shape[1:]))]
@@ -438,9 +440,10 @@ def test_starts_and_labels_are_of_integer_types(task, shape):
         assert refuses(task, shape, torch.tensor([0, 1], dtype=dtype))
 
 
-def test_tolerances_are_whole_numbers_from_zero_on():
+def test_tolerances_are_integers_from_zero_on():
     assert [Alignment(tolerance).tolerance for tolerance in (0, 1)] == [0, 1]
     assert Alignment() == Alignment(1)
+    wrong: Any
     for wrong in (True, False, -1, 1.0, None):
         with pytest.raises(ValueError, match="tolerance"):
             Alignment(wrong)
@@ -533,6 +536,7 @@ def test_edges_have_no_cycle_one_source_and_one_sink():
 
 def test_edges_may_be_given_as_lists_or_arrays():
     given = DAGPath(((0, 1), (0, 2), (1, 3), (2, 3)))
+    edges: Any
     for edges in (given.edges, list(map(list, given.edges)), np.array(given.edges)):
         assert DAGPath(edges) == given == DAGPath()
         assert hash(DAGPath(edges)) == hash(given)

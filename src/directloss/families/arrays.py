@@ -179,6 +179,8 @@ class ArrayTask(KernelTask):
         starts, shape = problems.starts, (which.size, longest)
         given: list[Any] = [problems.scores if problems.exact is None else problems.exact, *problems[1:3]]
         places: Any
+        scores: Any
+        target: Any
         first, lengths = starts[which], starts[which + 1] - starts[which]
         places, inside = slice(first[0], first[-1] + longest), None
         if lengths.min() < longest or first[-1] - first[0] != (which.size - 1) * longest:  # they are no rows yet
