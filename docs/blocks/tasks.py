@@ -3,8 +3,7 @@
 import re
 from inspect import Parameter, signature
 
-import directloss
-from directloss import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, StructuredLoss
+from directloss import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect
 from directloss.families import CountTask, LinearLossTask, RankingTask, explain
 from directloss.tasks import TASKS
 from directloss.update import UPDATES
@@ -46,29 +45,6 @@ def task_families() -> str:
     lines = ["| outputs | tasks |", "|---|---|"]
     lines += [f"| {what} | {', '.join(f'`{one.__name__}`' for one in some)} |" for what, some in rows.items()]
     return "\n".join(lines)
-
-
-@block
-def losses() -> str:
-    """How the loss of every task is written, with the numbers that it has by default."""
-    public = [getattr(directloss, name) for name in directloss.__all__]
-    kinds = [one for one in public if isinstance(one, type) and issubclass(one, StructuredLoss)]
-    own = {type(kind().task): kind for kind in kinds if kind is not StructuredLoss}
-    lines = ["| task | loss |", "|---|---|"]
-    for member in TASKS.values():
-        options = ", ".join(filter(None, map(_given, signature(member).parameters.values())))
-        name = f"{member.__name__}({options})"
-        written = f"{own[member].__name__}()" if member in own else f"StructuredLoss({name}, PositiveDirect(1.0))"
-        lines.append(f"| `{member.__name__}` | `{written}` |")
-    return "\n".join(lines)
-
-
-def _given(option: Parameter) -> str:
-    """An option of a task as people write it: a number by name, edges first, all others left out."""
-    if isinstance(option.default, tuple):
-        return option.name
-    number = isinstance(option.default, int | float) and option.kind is Parameter.POSITIONAL_OR_KEYWORD
-    return f"{option.name}={option.default}" if number else ""
 
 
 @block

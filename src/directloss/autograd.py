@@ -5,10 +5,12 @@ is locally linear in them.
 
 A compiler or a transform cannot look inside a task, which may loop, branch on numbers or call NumPy. So it gets an
 operator, and plain operations for the gradient. The two operators here serve every task: they take tensors, and a
-number under which the task is registered.
+string that makes the task again, in another process too: its class and its parameters.
 """
 
+import ast
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
@@ -20,7 +22,7 @@ from .checks import check_problems, needs_dispatch
 from .groups import Groups
 from .update import TRUTH, UpdateSpec, Weight
 
-__all__ = ["differentiable", "register", "run_output"]
+__all__ = ["describe", "differentiable", "number", "register", "run_output"]
 
 
 class _Value(torch.autograd.Function):
@@ -55,7 +57,7 @@ def differentiable(
         return _Value.apply(scores, (gradient, value, of)), counted
     check_problems(scores, target, mask, task.event_dims, task.mask_dims)
     weights = (_as_tensor(weight, scores) for weight in spec)
-    gradient, value, counted = _contrast(scores.detach(), target, mask, *weights, task.handle)
+    gradient, value, counted = _contrast(scores.detach(), target, mask, *weights, describe(task))
     values = (scores.to(gradient.dtype) * gradient).flatten(-task.event_dims).sum(-1)  # for the graph
     values.detach().copy_(value)  # for the value: exact, and not NaN where a masked item is
     return values, counted
@@ -67,19 +69,71 @@ def run_output(
     """Features and loss of one output of a task, and which problems count, through the operator where needed."""
     check_problems(scores, target, mask, task.event_dims, task.mask_dims)
     if needs_dispatch(scores):
-        return _output(scores.detach(), target, mask, _as_tensor(weight, scores), task.handle)
+        return _output(scores.detach(), target, mask, _as_tensor(weight, scores), describe(task))
     return task.output(scores.detach(), target, weight, mask, groups)
 
 
-_tasks: WeakValueDictionary[int, Any] = WeakValueDictionary()
-_handles = count()
+_kinds: WeakValueDictionary[str, type] = WeakValueDictionary()
+"""All classes of tasks, by module and name."""
+_numbers = count()
+_tasks: WeakValueDictionary[str, Any] = WeakValueDictionary()
+"""Tasks of this process by number, for those that their class and parameters do not make again."""
 
 
-def register(task: Any) -> int:
-    """A number under which operators find the task, in this process."""
-    handle = next(_handles)
-    _tasks[handle] = task
-    return handle
+def register(kind: type) -> None:
+    """Let graphs name a class of tasks."""
+    _kinds[f"{kind.__module__}:{kind.__qualname__}"] = kind
+
+
+def number(task: Any) -> str:
+    """A number by which operators find the task, in this process."""
+    name = f"#{next(_numbers)}"
+    _tasks[name] = task
+    return name
+
+
+def describe(task: Any) -> str:
+    """What makes the task again: its class and its parameters; or its number, if they do not."""
+    kind, parameters = type(task), task.__getstate__()
+    if "<" in kind.__qualname__ or kind.__module__ == "__main__" or not _is_plain(tuple(parameters.values())):
+        if torch.compiler.is_exporting():
+            raise TypeError(
+                f"{kind.__qualname__} cannot be exported: another process could not make this task again. Define its "
+                "class in a module that can be imported, with numbers, strings and tuples as its only attributes."
+            )
+        if task._number is None:
+            raise TypeError(f"a {kind.__qualname__} is made inside of compiled code. Make the task outside of it.")
+        return task._number
+    return f"{kind.__module__}:{kind.__qualname__}:{parameters!r}"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether `ast.literal_eval` makes a value again from its repr."""
+    if isinstance(value, tuple):
+        return all(_is_plain(one) for one in value)
+    return value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and value - value == 0)
+
+
+def _find(described: str) -> Any:
+    """The task of a description."""
+    if not described.startswith("#"):
+        return _make(described)
+    task = _tasks.get(described)
+    if task is None:
+        raise RuntimeError("this graph holds a task of another process, or one that no longer exists. Trace it again.")
+    return task
+
+
+@lru_cache(maxsize=256)
+def _make(described: str) -> Any:
+    """Make the task again. A graph may come from anywhere, so nothing is imported for it."""
+    module, name, parameters = described.split(":", 2)
+    kind = _kinds.get(f"{module}:{name}")
+    if kind is None:
+        raise RuntimeError(f"this graph needs the task {name} of the module {module}. Import that module first.")
+    task = kind.__new__(kind)
+    vars(task).update(ast.literal_eval(parameters))
+    return task
 
 
 def _as_tensor(weight: Weight, scores: Tensor) -> Tensor | None:
@@ -101,33 +155,36 @@ def _contrast_on(
     away: Tensor | None,
     toward: Tensor | None,
     scale: Tensor,
-    handle: int,
+    task: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     spec = UpdateSpec(_from_tensor(away), _from_tensor(toward), scale)
-    return tuple(_tasks[handle].contrast(scores, target, spec, mask))
+    return _contiguous(*_find(task).contrast(scores, target, spec, mask))
 
 
 def _output_on(
-    scores: Tensor, target: Tensor, mask: Tensor | None, weight: Tensor | None, handle: int
+    scores: Tensor, target: Tensor, mask: Tensor | None, weight: Tensor | None, task: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return tuple(_tasks[handle].output(scores, target, _from_tensor(weight), mask))
+    return _contiguous(*_find(task).output(scores, target, _from_tensor(weight), mask))
 
 
-def _fake(
-    scores: Tensor, target: Tensor, mask: Tensor | None, *weights_and_handle: Any
-) -> tuple[Tensor, Tensor, Tensor]:
+def _contiguous(features: Tensor, value: Tensor, counted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """As `_fake` promises, whatever the strides of scores."""
+    return features.contiguous(), value.contiguous(), counted.contiguous()
+
+
+def _fake(scores: Tensor, target: Tensor, mask: Tensor | None, *weights_and_task: Any) -> tuple[Tensor, Tensor, Tensor]:
     """What both operators return: a tensor like scores, a number for each problem, and which count."""
     features = scores.new_empty(scores.shape, dtype=torch.promote_types(scores.dtype, torch.float32))
-    value = features.new_empty(_batch(scores.shape, weights_and_handle[-1]))
+    value = features.new_empty(_batch(scores.shape, weights_and_task[-1]))
     return features, value, torch.empty_like(value, dtype=torch.bool)
 
 
-def _batch(shape: Size, handle: int) -> Size:
-    return shape[: len(shape) - _tasks[handle].event_dims]
+def _batch(shape: Size, task: str) -> Size:
+    return shape[: len(shape) - _find(task).event_dims]
 
 
 def _operator(name: str, schema: str, function: Any, fake: Any) -> Any:
-    """Register a function of scores, target, mask, weights and a handle as the operator directloss::name."""
+    """Register a function of scores, target, mask, weights and a task as the operator directloss::name."""
     qualified = f"directloss::{name}"
     torch.library.define(qualified, schema)
     torch.library.impl(qualified, "CompositeExplicitAutograd", function)
@@ -137,15 +194,15 @@ def _operator(name: str, schema: str, function: Any, fake: Any) -> Any:
     def batched(info: Any, dims: Sequence[int | None], *arguments: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         """The mapped dimension becomes the first of the batch."""
         tensors = [_lead(tensor, dim, info.batch_size) for tensor, dim in zip(arguments[:3], dims[:3], strict=True)]
-        handle = arguments[-1]
-        batch = _batch(tensors[0].shape, handle)
+        task = arguments[-1]
+        batch = _batch(tensors[0].shape, task)
         weights = [
             tensor
             if tensor is None or (dim is None and tensor.dim() == 0)
             else _each(_lead(tensor, dim, info.batch_size), batch)
             for tensor, dim in zip(arguments[3:-1], dims[3:-1], strict=True)
         ]
-        outputs = operation(*tensors, *weights, handle)
+        outputs = operation(*tensors, *weights, task)
         return outputs, (0,) * len(outputs)
 
     torch.library.register_vmap(qualified, batched)
@@ -165,14 +222,14 @@ def _each(weight: Tensor, batch: Size) -> Tensor:
 
 _contrast = _operator(
     "contrast",
-    "(Tensor scores, Tensor target, Tensor? mask, Tensor? away, Tensor? toward, Tensor scale, int task)"
+    "(Tensor scores, Tensor target, Tensor? mask, Tensor? away, Tensor? toward, Tensor scale, str task)"
     " -> (Tensor, Tensor, Tensor)",
     _contrast_on,
     _fake,
 )
 _output = _operator(
     "output",
-    "(Tensor scores, Tensor target, Tensor? mask, Tensor? weight, int task) -> (Tensor, Tensor, Tensor)",
+    "(Tensor scores, Tensor target, Tensor? mask, Tensor? weight, str task) -> (Tensor, Tensor, Tensor)",
     _output_on,
     _fake,
 )

@@ -74,7 +74,7 @@ def needs_dispatch(tensor: Tensor) -> bool:
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._get_tracing_state() is not None
-        or type(tensor) is not Tensor
+        or (type(tensor) is not Tensor and type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__)
         or tensor.is_meta
     )
 
@@ -488,7 +488,8 @@ def check_one_shape(away: Tensor, toward: Tensor) -> None:
 
 def check_warm_up(scores: Tensor, target: Tensor) -> None:
     """Binary cross-entropy takes 0 or 1 for every score."""
-    if target.shape != scores.shape or not ((target == 0) | (target == 1)).all():
+    numbers = not needs_dispatch(scores) and target.shape == scores.shape
+    if target.shape != scores.shape or (numbers and not ((target == 0) | (target == 1)).all()):
         raise ValueError(
             "the warm-up is binary cross-entropy, which needs a target of 0 or 1 for every score; this target is of "
             "another kind. Pass a loss for it: WarmUp(loss, steps, first=...)."

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from .autograd import register, run_output
+from .autograd import number, register, run_output
 from .checks import check_binary, check_finite, check_problems, check_strength, check_weight
 from .groups import Groups
 from .update import TRUTH, Truth, UpdateSpec, Weight
@@ -92,16 +92,20 @@ class Task(ABC):
     """Whether scores (n, 1) have the mean loss of one list of n. If not, losses refuse them without a mask."""
     binary: bool = False
     """Whether the target must be 0 or 1 for each item; a wrong one is then refused in the shape that the user has."""
-    handle: int
-    """The number under which operators find this task."""
+    _number: str | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        register(cls)
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:  # noqa: D102
         self = super().__new__(cls)
-        object.__setattr__(self, "handle", register(self))  # subclasses may be frozen dataclasses
+        if not torch.compiler.is_compiling():
+            object.__setattr__(self, "_number", number(self))  # subclasses may be frozen dataclasses
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("handle", "_plans")}  # its own
+        return {name: value for name, value in vars(self).items() if name not in ("_number", "_plans")}  # its own
 
     @abstractmethod
     def oracle(self, scores: Tensor, target: Tensor, weight: Tensor | Truth, mask: Tensor) -> Output:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .checks import check_is_task
 from .task import Output, Problem, Task
 
 __all__ = ["Problem", "TaskError", "check_task", "typical_epsilon"]
@@ -89,6 +90,7 @@ def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int =
     >>> from directloss import ROCAUC
     >>> check_task(ROCAUC())  # prints nothing: all laws hold
     """
+    check_is_task(task)
     generator = torch.Generator().manual_seed(seed)
     default = torch.get_default_device().type == "cpu"
     with nullcontext() if default else torch.device("cpu"):  # every call in such a context takes longer

@@ -44,6 +44,8 @@ class WarmUp(nn.Module):
     the wrong order, the ranking may get worse. A warm-up avoids most of that. With a large ε, reset Adam after these
     steps: `optimizer.state.clear()`. docs/warm-up.md has the measurements.
 
+    Under `torch.compile` the first steps run outside of the graph. With `fullgraph=True` compile the network alone.
+
     >>> from directloss import AveragePrecisionLoss
     >>> loss = WarmUp(AveragePrecisionLoss(), steps=1)
     >>> scores, target = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 1, 1])
@@ -58,11 +60,28 @@ class WarmUp(nn.Module):
         self.first = first
         self.step = 0
 
+    @property
+    def step(self) -> int:
+        """The number of steps so far."""
+        return self._step
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._step = step
+        self._over = step >= self.steps
+
     def forward(self, scores: Tensor, target: Tensor, *more: Any, **options: Any) -> Tensor:
         """The loss of this step; what comes behind the target goes to `loss`."""
         counts = isinstance(scores, Tensor) and scores.requires_grad and torch.is_grad_enabled()
-        if self.step >= self.steps or not counts:
+        if self._over or not counts:
             return self.loss(scores, target, *more, **options)
+        if torch.compiler.is_compiling():  # a graph would hold the number of the step, and be made anew at every step
+            from .uncompiled import run_uncompiled
+
+            return run_uncompiled(self._first_step, scores, target, *more, **options)
+        return self._first_step(scores, target, *more, **options)
+
+    def _first_step(self, scores: Tensor, target: Tensor, *more: Any, **options: Any) -> Tensor:
         with torch.no_grad():
             self.loss(scores, target, *more, **options)
         scores, target = self._valid(scores, target, *more, **options)

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from directloss import (
     AveragePrecision,
+    AveragePrecisionLoss,
     CentralDirect,
     PositiveDirect,
     RetrievalLoss,
@@ -78,14 +79,14 @@ KINDS = ["even", "uneven", "empty", "one-sided"]
 def memory_run(network: torch.nn.Module, group: Any, process: int, processes: int) -> Any:
     """Values and gradients of three steps with a memory, and what is remembered."""
     x, target, _ = data()
-    memory = ScoreMemory(target, process_group=group).double()
     loss = StructuredLoss(AveragePrecision(), PositiveDirect(0.5))
+    memory = ScoreMemory(loss, target, process_group=group).double()
     values, gradients = [], []
     for first in (0, 10, 25):  # the second batch repeats samples of the first, and every batch has one twice
         batch = torch.cat([torch.arange(first, first + 15), torch.tensor([first])])
         part = batch[shard(len(batch), process, processes, "uneven")] if processes > 1 else batch
         network.zero_grad()
-        value = memory(loss, network(x[part])[:, 0] + 0.01 * first, part)
+        value = memory(network(x[part])[:, 0] + 0.01 * first, part)
         value.backward()
         values.append(value.detach())
         gradients.append([parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None])
@@ -136,7 +137,10 @@ def different(group: Any, process: int) -> dict[str, Any]:
 def copies(group: Any) -> dict[str, Any]:
     """Whether copies of modules have their group."""
     modules = [StructuredLoss(AveragePrecision(), PositiveDirect(0.5), process_group=group)]
-    modules += [RetrievalLoss(process_group=group), ScoreMemory(torch.zeros(3), process_group=group)]
+    modules += [
+        RetrievalLoss(process_group=group),
+        ScoreMemory(AveragePrecisionLoss(), torch.zeros(3), process_group=group),
+    ]
     found: dict[str, Any] = {}
     for how in (copy.copy, copy.deepcopy):
         found[how.__name__] = [how(WarmUp(how(module), 1)).loss.process_group is group for module in modules]

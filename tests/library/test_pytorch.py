@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,18 @@ from torch.library import opcheck
 from torch.utils.data import DataLoader, Dataset
 
 from directloss import (
-    ROCAUC,
     AveragePrecision,
+    AveragePrecisionAtK,
     AveragePrecisionLoss,
     PositiveDirect,
     RetrievalLoss,
     StructuredLoss,
     Task,
+    WarmUp,
     ZeroOne,
 )
+from directloss.autograd import describe
+from directloss.tasks import TASKS
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -94,17 +98,117 @@ def test_transforms_of_torch_func(member):
     torch.testing.assert_close(torch.func.jacrev(loss)(scores, target), want)
 
 
-def test_operators_keep_the_rules_of_torch_library():
+STRIDES = {
+    "contiguous": lambda tensor: tensor.contiguous(),
+    "transposed": lambda tensor: tensor.movedim(0, -1).contiguous().movedim(-1, 0),
+    "every second": lambda tensor: torch.stack([tensor, tensor], -1)[..., 0],
+    "expanded": lambda tensor: tensor[:1].expand(tensor.shape),
+    "no problem": lambda tensor: tensor[:0],
+}
+
+
+@pytest.mark.parametrize("strides", STRIDES)
+@pytest.mark.parametrize("task", [kind() for kind in TASKS.values()], ids=str)
+def test_operators_keep_the_rules_of_torch_library(task, strides):
+    generator = torch.Generator().manual_seed(0)
+    drawn = (task.random_problem(5, generator) for _ in range(100))
+    scores, target, mask = next(one for one in drawn if one.scores.numel() > 3)
+    valid = torch.ones(scores.shape[: task.mask_dims], dtype=torch.bool) if mask is None else mask
+    scores, target, valid = (STRIDES[strides](torch.stack([tensor] * 3)) for tensor in (scores, target, valid))
+    one, each = torch.tensor(1.0, dtype=torch.float64), torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
+    each = each[: len(scores)]
+    checks = ("test_schema", "test_faketensor")
+    for dtype in (torch.float32, torch.float64):
+        given = scores.to(dtype), target, None if dtype is torch.float32 else valid
+        for weights in ((one, each, one), (each, None, one)):
+            opcheck(torch.ops.directloss.contrast.default, (*given, *weights, describe(task)), test_utils=checks)
+        opcheck(torch.ops.directloss.output.default, (*given, None, describe(task)), test_utils=checks)
+
+
+def test_the_operator_of_average_precision_passes_all_of_opcheck():
     scores, target = problem(3, 8)
-    mask = torch.rand(3, 8) < 0.7
-    for valid in (None, mask):
-        for dtype in (torch.float32, torch.float64):
-            arguments = (scores.detach().to(dtype), target, valid)
-            one, each = torch.tensor(1.0, dtype=torch.float64), torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
-            for task in (AveragePrecision(), ZeroOne(), ROCAUC()):  # one operator for all
-                opcheck(torch.ops.directloss.contrast.default, (*arguments, one, each, one, task.handle))
-                opcheck(torch.ops.directloss.contrast.default, (*arguments, each, None, one, task.handle))
-                opcheck(torch.ops.directloss.output.default, (*arguments, None, task.handle))
+    one = torch.tensor(1.0, dtype=torch.float64)
+    given = scores.detach(), target, None
+    opcheck(torch.ops.directloss.contrast.default, (*given, one, one, one, describe(AveragePrecision())))
+    opcheck(torch.ops.directloss.output.default, (*given, None, describe(AveragePrecision())))
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.*:DeprecationWarning")
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_losses_take_scores_of_any_strides(backend):
+    torch.compiler.reset()
+    loss = AveragePrecisionLoss()
+    compiled = torch.compile(loss, backend=backend)
+    scores, target = problem(12, 4)
+    for some, labels, dim in ((scores, target, 0), (scores.T, target.T, -1), (scores[::2], target[::2], 0)):
+        some = some.detach().requires_grad_()
+        (want,) = torch.autograd.grad(loss(some, labels, dim=dim), some)
+        torch.testing.assert_close(torch.autograd.grad(compiled(some, labels, dim=dim), some)[0], want)
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.*:DeprecationWarning", "ignore:The .grad attribute")
+def test_a_compiled_step_passes_through_the_end_of_a_warm_up():
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    layer, x, target = torch.nn.Linear(4, 3), torch.randn(20, 4), torch.rand(20, 3) < 0.3
+    gradients = []
+    for call in (lambda step: step, torch.compile):
+        loss = WarmUp(AveragePrecisionLoss(dim=0), steps=12)  # more than there may be graphs of one function
+        step = call(lambda x, target, loss=loss: loss(layer(x), target))
+        gradients.append([torch.autograd.grad(step(x, target), layer.weight)[0] for _ in range(14)])
+        assert loss.step == 12
+    torch.testing.assert_close(*gradients)
+    assert not torch.equal(gradients[0][0], gradients[0][13])
+
+
+LOADED = """
+import sys, torch, directloss
+program = torch.export.load(sys.argv[1]).module()
+print(program(torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([1, 0, 1, 0])).item())
+"""
+
+
+def test_an_exported_loss_is_the_same_loss_in_another_process(tmp_path):
+    class Step(torch.nn.Module):
+        def __init__(self, task):
+            super().__init__()
+            self.loss = StructuredLoss(task, PositiveDirect(1.0))
+
+        def forward(self, scores, target):
+            return self.loss(scores, target)
+
+    given = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([1, 0, 1, 0])
+    wanted = []
+    for task in (AveragePrecisionAtK(2), AveragePrecision()):
+        step = Step(task)
+        torch.export.save(torch.export.export(step, given), tmp_path / f"{len(wanted)}.pt2")
+        wanted.append(step(*given).item())
+    assert wanted[0] != wanted[1]
+    for k, value in enumerate(wanted):
+        assert float(python(LOADED, [str(tmp_path / f"{k}.pt2")])) == value
+
+    class Local(type(AveragePrecision())):
+        pass
+
+    with pytest.raises(Exception, match=r"Local cannot be exported.*Define its class in a module"):
+        torch.export.export(Step(Local()), given)
+
+
+def test_a_graph_of_a_task_that_is_gone_says_so():
+    scores, target = problem(3, 8)
+    for described, words in (("#123456", "task of another process"), ("os:system:{}", "needs the task system of the")):
+        with pytest.raises(RuntimeError, match=words):
+            torch.ops.directloss.output.default(scores, target, None, None, described)
+
+
+def test_parameters_and_subclasses_of_tensors_may_be_flat_scores():
+    class Named(torch.Tensor):
+        pass
+
+    scores, target, ids = torch.randn(12), torch.arange(12) % 2, torch.arange(12) // 4
+    want = AveragePrecisionLoss()(scores, target, indexes=ids)
+    for given in (torch.nn.Parameter(scores), scores.as_subclass(Named)):
+        assert AveragePrecisionLoss()(given, target, indexes=ids) == want
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -260,10 +364,12 @@ def test_repr_of_the_front_door():
     )
 
 
-def python(code: str, **environment: str) -> str:
+def python(code: str, arguments: Sequence[str] = (), **environment: str) -> str:
     """Run code in a fresh process and return what it prints."""
     variables = {**os.environ, "PYTHONPATH": str(SOURCE), **environment}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=variables, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -276,8 +382,8 @@ def test_import_is_silent_and_brings_neither_numba_nor_the_compiler_nor_an_extra
 
 CALL = """
 import torch, directloss
-print(directloss.average_precision_loss(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).item())
-from directloss.kernels.average_precision import average_precision_contrast as kernel
+print(directloss.AveragePrecisionLoss()(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).item())
+from directloss.kernels.average_precision import average_precision_up as kernel
 print(sum(kernel.stats.cache_hits.values()) if kernel.stats.cache_path else None)
 """
 

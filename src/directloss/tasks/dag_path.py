@@ -50,8 +50,8 @@ class DAGPath(PathTask):
 
     >>> task = DAGPath(edges=((0, 1), (0, 2), (1, 3), (2, 3)), loss="regret")
     >>> scores, costs = torch.tensor([0.0, 1.0, 0.0, 0.0]), torch.tensor([1.0, 2.0, 1.0, 2.0])
-    >>> task.infer(scores, costs)  # the way through node 2, the worse one
-    Output(features=tensor([0., 1., 0., 1.]), loss=tensor(1.))
+    >>> task.infer(scores, costs).features  # the way through node 2, the worse one
+    tensor([0., 1., 0., 1.])
     >>> task.infer_augmented(scores, costs, -2.0).loss  # F is 1 larger on that way, L is 1
     tensor(0.)
     """
