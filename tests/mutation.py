@@ -65,7 +65,7 @@ LEFT_OUT = (  # and those that need compiled code, or have lists too long withou
     *NEVER, "test_average_precision.py::test_every_kind", "fast_oracle", "few_cells", "any_magnitude",
     "reference_attains", "long_list", "many_lists", "common_offset", "good_task_passes", "items_have_an_order",
     "converge", "trains_a_score", "pass_the_check_for_tasks", "copies_of_a_task", "order_of_one",
-    "test_epsilon_is_in_units", "walk_is_as_good", "discounts_of_your_own", "right_oracles_pass", "planted_fault",
+    "test_epsilon_is_in_units", "walk_is_as_good", "discounts_of_your_own", "right_oracles_pass", "wrong_oracle",
 )  # fmt: skip
 COMPILING = ("compile", "graph", "traced")  # tests in which torch's compiler reads the library, unseen by a tracer
 LONGEST = 6.0  # seconds that a test may take under the tracer; one that takes longer is left out

@@ -128,7 +128,7 @@ def _find(described: str) -> Any:
 def _make(described: str) -> Any:
     """Make the task again. A graph may come from anywhere, so nothing is imported for it."""
     module, name, parameters = described.split(":", 2)
-    kind = _kinds.get(f"{module}:{name}")
+    kind: Any = _kinds.get(f"{module}:{name}")
     if kind is None:
         raise RuntimeError(f"this graph needs the task {name} of the module {module}. Import that module first.")
     task = kind.__new__(kind)

@@ -74,9 +74,13 @@ def needs_dispatch(tensor: Tensor) -> bool:
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._get_tracing_state() is not None
-        or (type(tensor) is not Tensor and type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__)
+        or (type(tensor) is not Tensor and _dispatch(type(tensor)) is not _dispatch(Tensor))
         or tensor.is_meta
     )
+
+
+def _dispatch(kind: Any) -> Any:
+    return kind.__torch_dispatch__
 
 
 def check_positive(name: str, value: float | Tensor) -> float | Tensor:

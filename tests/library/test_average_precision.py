@@ -212,18 +212,15 @@ def test_one_huge_negative_drowns_nothing(update):
         torch.testing.assert_close(gradient(size), gradient(1e6))
 
 
-@pytest.mark.parametrize("height", [1e6, 1e12, 1e15, 1e18, 1e30, 1e150])
-def test_a_high_score_does_not_drown_the_others(height):
-    scores = torch.tensor([height, 0, 0, 1e-3], dtype=torch.float64)
-    target = torch.tensor([1, 1, 1, 0])
-    assert average_precision_loss(scores, target, update=NegativeDirect(1e-2)).item() == pytest.approx(2 / 15)
-
-
-@pytest.mark.parametrize("height", [1e3, 1e15, 1e16, 1e20, 1e30, 1e150])
+@pytest.mark.parametrize("height", [1e6, 1e12, 1e15, 1e16, 1e18, 1e20, 1e30, 1e150])
 def test_scores_far_apart_do_not_change_the_negative_argmax(height):
-    scores = torch.tensor([-height, -3, -4 * height, 0, -3 * height], dtype=torch.float64)
-    target = torch.tensor([0, 1, 1, 0, 0])
-    assert average_precision_loss(scores, target, update=NegativeDirect(2.7)).item() == pytest.approx(0.55)
+    for scores, target, epsilon, value in (
+        ([height, 0, 0, 1e-3], [1, 1, 1, 0], 1e-2, 2 / 15),
+        ([-height, -3, -4 * height, 0, -3 * height], [0, 1, 1, 0, 0], 2.7, 0.55),
+    ):
+        scores, target = torch.tensor(scores, dtype=torch.float64), torch.tensor(target)
+        found = average_precision_loss(scores, target, update=NegativeDirect(epsilon)).item()
+        assert found == pytest.approx(value)
 
 
 @pytest.mark.parametrize("update", [PositiveDirect(1.0), NegativeDirect(1.0)], ids=str)

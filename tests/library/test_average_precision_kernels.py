@@ -106,7 +106,7 @@ def humped(rng):
     return -np.sort(-a) * kappa, -np.sort(-b) * kappa, kappa
 
 
-def test_rows_that_want_the_same_negatives_share_them_in_the_best_way():
+def test_rows_that_want_the_same_negatives_share_them_best():
     rng = np.random.default_rng(8)
     for _ in range(150):
         a, b, kappa = humped(rng)

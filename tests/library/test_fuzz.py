@@ -58,7 +58,7 @@ def test_right_oracles_pass():
 
 
 @pytest.mark.parametrize("task", [Heavier, Forgetful, Raising])
-def test_planted_fault_is_found_and_becomes_a_small_test(task):
+def test_a_wrong_oracle_is_found_and_becomes_a_small_test(task):
     tally = tally_of([task()])
     assert sum(tally.wrong.values()) > 0
     law = next(iter(tally.failures))

@@ -123,7 +123,7 @@ def test_prediction_keeps_the_ties_of_the_scores_and_no_others():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("task", [*RANKED, *CLASSES, BalancedError()], ids=str)
-def test_types_of_scores_decide_alike(task, dtype):
+def test_every_type_decides_like_float64(task, dtype):
     scores, target = batch(task, 4)
     scores = scores.to(dtype)
     for update in UPDATES:
@@ -286,7 +286,7 @@ def test_epsilon_is_in_units_of_scores_for_classes(classes):
         (lambda: MulticlassZeroOne([[0.5, 1], [1, 0]]), r"costs must be 0 for the true class; got the diagonal"),
     ],
 )
-def test_parameters_that_are_none_are_refused_in_words(make, message):
+def test_parameters_out_of_range_are_refused_in_words(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 
@@ -309,7 +309,7 @@ def test_parameters_that_are_none_are_refused_in_words(make, message):
         (BalancedError(), torch.zeros(2), torch.tensor([0, 2]), "only 0 and 1"),
     ],
 )
-def test_targets_that_are_none_are_refused_in_words(task, scores, target, message):
+def test_wrong_targets_are_refused_in_words(task, scores, target, message):
     with pytest.raises((ValueError, TypeError), match=message):
         StructuredLoss(task, PositiveDirect(1.0))(scores, target)
 
@@ -360,7 +360,7 @@ class WrongCost(OrdinalDistance):
         return l0 + 0.5, cost
 
 
-def test_a_cost_that_is_none_is_found():
+def test_a_wrong_cost_is_found():
     with pytest.raises(TaskError, match=r"must have loss 0|must give a loss in \[0, 1\]"):
         check_task(WrongCost())
 
