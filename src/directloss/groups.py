@@ -35,6 +35,7 @@ class Groups(NamedTuple):
 def group(indexes: Tensor) -> Groups:
     """Group items by their ids."""
     ids = indexes.detach().cpu().reshape(-1).numpy()
+    ids = ids if ids.dtype == np.uint64 else ids.astype(np.int64, copy=False)  # differences of int8 would overflow
     steps = ids[1:] != ids[:-1]
     if not (ids[1:] < ids[:-1]).any():
         starts = np.append(0, np.flatnonzero(np.append(steps, ids.size > 0)) + 1)
@@ -42,7 +43,7 @@ def group(indexes: Tensor) -> Groups:
     low, high = int(ids.min()), int(ids.max())
     if high - low > 4 * ids.size + 1024:
         ids, low, high = np.unique(ids, return_inverse=True)[1].reshape(-1), 0, ids.size - 1
-    ids = (ids - ids.dtype.type(low)).astype(np.int64)
+    ids = (ids - ids.dtype.type(low)).astype(np.int64, copy=False)
     order, numbers = np.empty((2, ids.size), np.int64)
     starts = import_module("directloss.kernels.lists").sort_by_id(ids, high - low + 1, order, numbers)
     return Groups(order, starts, numbers)

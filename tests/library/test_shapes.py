@@ -361,6 +361,19 @@ def test_groups_are_those_of_a_dictionary(ids):
     assert found.starts[-1] == len(ids)
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint64]
+)
+def test_ids_may_have_any_integer_type_and_be_as_far_apart_as_it_allows(dtype):
+    low, high = (False, True) if dtype is torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    for near in (low, high - 1):
+        found = group(torch.tensor([high, near, high, near, near], dtype=dtype))
+        assert found.numbers.tolist() == [1, 0, 1, 0, 0]
+        assert found.starts.tolist() == [0, 3, 5]
+        assert found.order is not None
+        assert found.order.tolist() == [1, 3, 4, 0, 2]
+
+
 @pytest.mark.parametrize("longest", [1, 3, 17, 1000, 2**20])
 def test_every_list_is_in_one_part_with_lists_of_about_its_length(longest):
     rng = np.random.default_rng(12)
