@@ -60,7 +60,8 @@ def structured_loss(
     lists = arrange(task, scores, target, mask, dim, indexes, ignore_index, process_group)
     values, counted = differentiable(task, update.spec, lists.scores, lists.target, lists.mask, lists.groups)
     value = reduce(values, counted, weight, reduction)
-    return value if value.dtype is scores.dtype else value.to(scores.dtype)
+    dtype = lists.scores.dtype  # of all processes
+    return value if value.dtype is dtype else value.to(dtype)
 
 
 def reduce(values: Tensor, counted: Tensor, weight: Tensor | None, reduction: str) -> Tensor:

@@ -56,9 +56,9 @@ class WarmUp(nn.Module):
     def __init__(self, loss: nn.Module, steps: int, first: Callable[..., Tensor] | None = None) -> None:
         super().__init__()
         self.loss = check_loss(loss)
-        self.steps = check_steps(steps)
         self.first = first
-        self.step = 0
+        self._step, self._steps = 0, check_steps(steps)
+        self._over = not steps  # of its own: compiled code then depends on this, and not on the number of the step
 
     @property
     def step(self) -> int:
@@ -67,15 +67,23 @@ class WarmUp(nn.Module):
 
     @step.setter
     def step(self, step: int) -> None:
-        self._step = step
-        self._over = step >= self.steps
+        self._step, self._over = step, step >= self._steps
+
+    @property
+    def steps(self) -> int:
+        """The number of first steps."""
+        return self._steps
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self._steps, self._over = check_steps(steps), self._step >= steps
 
     def forward(self, scores: Tensor, target: Tensor, *more: Any, **options: Any) -> Tensor:
         """The loss of this step; what comes behind the target goes to `loss`."""
         counts = isinstance(scores, Tensor) and scores.requires_grad and torch.is_grad_enabled()
         if self._over or not counts:
             return self.loss(scores, target, *more, **options)
-        if torch.compiler.is_compiling():  # a graph would hold the number of the step, and be made anew at every step
+        if torch.compiler.is_compiling():
             from .uncompiled import run_uncompiled
 
             return run_uncompiled(self._first_step, scores, target, *more, **options)
