@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -167,6 +167,21 @@ class StructuredLoss(GroupModule):
             ignore_index=self.ignore_index,
             process_group=self.process_group,
         )
+
+    if TYPE_CHECKING:  # torch's own says nothing of the arguments
+
+        def __call__(
+            self,
+            scores: Tensor,
+            target: Tensor,
+            mask: Tensor | None = None,
+            *,
+            dim: int | None = None,
+            indexes: Tensor | None = None,
+            weight: Tensor | None = None,
+        ) -> Tensor:
+            """`forward`, with the hooks of a module."""
+            ...
 
     def extra_repr(self) -> str:
         shown = [f"task={self.task}", f"update={self.update}", f"reduction={self.reduction!r}"]

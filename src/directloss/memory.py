@@ -3,7 +3,7 @@
 The state is here, and not in a loss: a loss is a function of scores.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +70,12 @@ class ScoreMemory(GroupModule):
         value = self.loss(whole, self.target, None if seen.all() else seen)
         self._store(scores.detach(), items)
         return value.to(device)
+
+    if TYPE_CHECKING:  # torch's own says nothing of the arguments
+
+        def __call__(self, scores: Tensor, items: Tensor) -> Tensor:
+            """`forward`, with the hooks of a module."""
+            ...
 
     @torch.no_grad()
     def remember(self, scores: Tensor, items: Tensor) -> None:

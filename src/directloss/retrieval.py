@@ -1,6 +1,6 @@
 """Embeddings that are searched: every sample is a query, and ranks the others by similarity."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +84,18 @@ class RetrievalLoss(GroupModule):
             items = queries if items is embeddings else nn.functional.normalize(items, dim=-1)
         target = labels.unsqueeze(1) == known.unsqueeze(0)
         return structured_loss(self.task, self.update, queries @ items.T, target, mask, self.reduction)
+
+    if TYPE_CHECKING:  # torch's own says nothing of the arguments
+
+        def __call__(
+            self,
+            embeddings: Tensor,
+            labels: Tensor,
+            ref_embeddings: Tensor | None = None,
+            ref_labels: Tensor | None = None,
+        ) -> Tensor:
+            """`forward`, with the hooks of a module."""
+            ...
 
     def extra_repr(self) -> str:
         """What it is made of."""

@@ -1,7 +1,7 @@
 """What training loops import beside the loss: a warm-up, samplers, and one ranking over many chunks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +88,12 @@ class WarmUp(nn.Module):
 
             return run_uncompiled(self._first_step, scores, target, *more, **options)
         return self._first_step(scores, target, *more, **options)
+
+    if TYPE_CHECKING:  # torch's own says nothing of the arguments
+
+        def __call__(self, scores: Tensor, target: Tensor, *more: Any, **options: Any) -> Tensor:
+            """`forward`, with the hooks of a module."""
+            ...
 
     def _first_step(self, scores: Tensor, target: Tensor, *more: Any, **options: Any) -> Tensor:
         with torch.no_grad():
