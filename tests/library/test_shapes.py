@@ -94,6 +94,7 @@ def test_ids_may_be_any_integers_and_there_may_be_none():
         AveragePrecisionLoss(), torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.int32)
     )
     assert nothing[0] == 0
+    assert loss(torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.long)).shape == (0,)
     assert metric(ROCAUC(), torch.zeros(0), torch.zeros(0), indexes=torch.zeros(0, dtype=torch.long)).isnan()
 
 
@@ -141,6 +142,13 @@ def test_flat_lists_break_the_graph_of_a_compiler_and_are_right():
     torch.testing.assert_close(
         gradient(compiled, scores), gradient(lambda s: 2 * loss(s, target, indexes=indexes), scores)
     )
+
+
+def test_flat_lists_cannot_be_mapped():
+    (scores, target, indexes, _), _ = ragged([5, 9, 5, 12])
+    loss = AveragePrecisionLoss()
+    with pytest.raises(TypeError, match=r"cannot be traced or mapped\. Pad them"):
+        torch.func.vmap(lambda one: loss(one, target, indexes=indexes))(scores.expand(3, -1))
 
 
 @pytest.mark.parametrize("task", LISTS[:4], ids=repr)
@@ -196,6 +204,8 @@ def test_ignored_items_are_masked_items():
     want = AveragePrecisionLoss()(scores, target.clamp(min=0), target >= 0)
     assert loss(scores, target) == want == average_precision_loss(scores, target, ignore_index=-1)
     assert repr(loss).endswith("ignore_index=-1)")
+    mask = torch.tensor([True, True, True, False, True, False]).expand(3, 6)
+    assert loss(scores, target, mask) == AveragePrecisionLoss()(scores, target.clamp(min=0), mask & (target >= 0))
     assert metric(AveragePrecision(), scores, target, ignore_index=-1) == metric(
         AveragePrecision(), scores, target.clamp(min=0), target >= 0
     )
@@ -326,9 +336,11 @@ def test_retrieval_refuses_what_does_not_fit():
 def test_a_wrong_value_is_named_by_its_place_in_what_was_passed(wrong):
     scores, target = torch.randn(6, 2), torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3)
     (scores if wrong == "scores" else target)[4, 1] = torch.nan
-    for call in (average_precision_loss, lambda *given, dim: metric(AveragePrecision(), *given, dim=dim)):
+    for call in (average_precision_loss, partial(metric, AveragePrecision())):
         with pytest.raises(ValueError, match=rf"{wrong} must .*got nan at index \(4, 1\)"):
             call(scores, target, dim=0)
+        with pytest.raises(ValueError, match=rf"{wrong} must .*got nan at index \(4, 1\)"):
+            call(scores, target, mask=torch.ones_like(scores, dtype=torch.bool), dim=0)
     valid = torch.ones(6, 2, dtype=torch.bool)
     valid[4, 1] = False
     assert average_precision_loss(scores, target, mask=valid, dim=0).isfinite()
@@ -341,6 +353,8 @@ def test_a_wrong_score_of_a_flat_list_is_named_by_its_place(task):
     for call in (StructuredLoss(task, PositiveDirect(1.0)), partial(metric, task)):
         with pytest.raises(ValueError, match=r"scores must .*got inf at index 17"):
             call(scores, target, indexes=indexes)
+        with pytest.raises(ValueError, match=r"scores must .*got inf at index \(0, 17\)"):
+            call(scores[None], target[None], indexes=indexes[None])
     assert StructuredLoss(task, PositiveDirect(1.0))(scores, target, scores.isfinite(), indexes=indexes).isfinite()
 
 
