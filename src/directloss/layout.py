@@ -69,7 +69,8 @@ def arrange(
         raise TypeError(
             "indexes= says which lists there are by its numbers, so it cannot be traced or mapped. Pad them."
         )
-    _check_values(task, scores, target, mask)
+    if scores.dim() > 1:
+        _check_values(task, scores, target, mask)
     flat = None if mask is None else mask.reshape(-1)
     return Arranged(scores.reshape(-1), target.reshape(-1), flat, group(indexes))
 

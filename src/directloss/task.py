@@ -201,6 +201,8 @@ class Task(ABC):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """What `solve` finds for flat scores, lists of one length together."""
         check_finite(scores, mask)  # here, where an error names the place that the user knows
+        if self.binary:
+            check_binary(scores, target, mask)
         features = torch.zeros_like(scores, dtype=torch.promote_types(scores.dtype, torch.float32))
         value = features.new_zeros(groups.starts.size - 1)
         counted = torch.zeros_like(value, dtype=torch.bool)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import compiled, compiled_noalloc, compiled_reassoc
-from .lists import NOTHING, TRUTH, close_list, count_classes, count_output, open_float32, open_list
+from .lists import NOTHING, TRUTH, close_list, copy, count_classes, count_output, open_float32, open_list
 from .ranking import solve_band
 
 __all__ = ["average_precision_contrast", "average_precision_up"]
@@ -350,14 +350,15 @@ def _cut_columns(
                 widest = max(widest, bumps[count])
                 count += 1
                 edges[count] = c
-        first = last = 0
+        first = last = spanned = 0
         for i in range(low.size):
             while edges[first + 1] <= low[i]:
                 first += 1
             while edges[last] < high[i]:
                 last += 1
             left[i], right[i] = first, last
-        if not 0.0 < widest < tolerance or (right - left).sum() >= detail * low.size:
+            spanned += last - first
+        if not 0.0 < widest < tolerance or spanned >= detail * low.size:
             return count
 
 
@@ -443,8 +444,10 @@ def _narrow_run(
     while starts:
         first, block = starts.pop(), kept.pop()
         start = left[first - 1] if first > 0 else 0
-        best[start : start + block.size] = block
-        offset = (right[first:last] - left[first:last] + 1).sum()
+        copy(block, best[start:])
+        offset = last - first
+        for i in range(first, last):
+            offset += right[i] - left[i]
         worths = np.empty(offset)
         _relax(a, row, sums, kappa, edges, bonus, left, right, first, last, best, worths)
         for i in range(last - 1, first - 1, -1):

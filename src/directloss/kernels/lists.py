@@ -16,6 +16,7 @@ __all__ = [
     "NOTHING",
     "TRUTH",
     "close_list",
+    "copy",
     "count_all",
     "count_classes",
     "count_output",
@@ -177,6 +178,13 @@ def _score(
 
 
 @compiled_noalloc
+def copy(source: NDArray[np.generic], target: NDArray[np.generic]) -> None:
+    """target[:] = source, which takes seconds to compile."""
+    for k in range(source.size):
+        target[k] = source[k]
+
+
+@compiled_noalloc
 def count_classes(keys: NDArray[np.int64]) -> tuple[int, int]:  # [N] sorted
     """How many positives and how many negatives a list has."""
     negatives = masked = 0
@@ -216,7 +224,7 @@ def count_all(keys: NDArray[np.int64]) -> NDArray[np.int64]:  # [g, N] each row 
     """The numbers of positives and negatives of all lists, [g, 2]."""
     sizes = np.empty((keys.shape[0], 2), np.int64)
     for row in range(keys.shape[0]):
-        sizes[row] = count_classes(keys[row])
+        sizes[row, 0], sizes[row, 1] = count_classes(keys[row])
     return sizes
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import compiled, compiled_noalloc
-from .lists import NOTHING, TRUTH, close_list, count_output, open_list
+from .lists import NOTHING, TRUTH, close_list, copy, count_output, open_list
 
 __all__ = ["BAND", "COLUMNS", "CUT", "ONE_ROW", "ROWS", "TABLE", "WALK", "ranking_contrast", "solve_band"]
 
@@ -410,7 +410,7 @@ def solve_band(
     best = np.zeros((len(starts), M + 1))
     unused = np.empty(0, np.bool_)
     for k in range(1, len(starts)):
-        best[k] = best[k - 1]
+        copy(best[k - 1], best[k])
         _advance(a, b, u, phi, r, kappa, low, high, starts[k - 1], starts[k], best[k], unused)
     end = M
     last = P
@@ -452,7 +452,7 @@ def _solve_part(
     elif algorithm == COLUMNS:
         _solve_columns(a, b, predicted, u, phi, r, kappa, above)
     elif algorithm == ONE_ROW:
-        above[:] = predicted
+        copy(predicted, above)
         for i in range(P):
             if u[i] != 0.0:
                 _solve_one_row(a, b, predicted, i, kappa * u[i], phi[r * i :], above)
@@ -517,7 +517,7 @@ def _solve(
         shift = r * first_i + first_j
         near_a, near_b, near_phi = a[first_i:i] - centre, b[first_j:j] - centre, phi[shift:]
         if near_phi[0] == near_phi[r * (i - 1 - first_i) + j - first_j]:  # nothing to gain here
-            part[:] = predicted[first_i:i]
+            copy(predicted[first_i:i], part)
             continue
         if algorithm is None:
             _walk(near_a, near_b, u[first_i:i], near_phi, r, kappa, part)
@@ -551,12 +551,16 @@ def _tied_loss(
             i += 1
         while j < M and b[j] == a[first]:
             j += 1
-        high[first:i] = j
+        for k in range(first, i):
+            high[k] = j
         if (
             equal_weights
         ):  # by rank every place of the group, by negatives every number of them, is as likely as any other
             places = phi[first + start : i + j] if r == 1 else phi[start : j + 1]
-            mean = places.mean()
+            mean = 0.0
+            for place in places:
+                mean += place
+            mean /= places.size
             for k in range(first, i):
                 lost += u[k] * (phi[r * k] - mean)
         else:
