@@ -29,8 +29,8 @@ class _Value(torch.autograd.Function):
     """A value for each problem, whose gradient is known; for flat scores, `of` says which problem an item is in."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, found: tuple[Tensor, Tensor, Tensor | None]) -> Tensor:
-        gradient, value, of = found
+    def forward(ctx: Any, scores: Tensor, contrast: tuple[Tensor, Tensor, Tensor | None]) -> Tensor:
+        gradient, value, of = contrast
         ctx.save_for_backward(gradient, of)
         return value
 

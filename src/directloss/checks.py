@@ -345,7 +345,7 @@ def check_similarity(similarity: str) -> str:
 
 
 def check_embeddings(embeddings: Tensor, labels: Tensor, others: Tensor | None, other_labels: Tensor | None) -> None:
-    """Embeddings (samples, dimensions) with one label each; those to search, if there are any, alike."""
+    """Embeddings (samples, dimensions) with one label each, and so those to search, if there are any."""
     if (others is None) != (other_labels is None):
         raise ValueError("ref_embeddings and ref_labels come together; got one of them.")
     for name, vectors, known in (("", embeddings, labels), ("ref_", others, other_labels)):
@@ -591,10 +591,10 @@ def check_epsilons(epsilons: Any) -> list[float]:
         raise TypeError("epsilons must be numbers above 0; got a tensor of bool. Pass a mask by its name: mask=mask.")
     if isinstance(epsilons, Real) or (isinstance(epsilons, Tensor) and epsilons.dim() == 0):
         epsilons = [epsilons]
-    found = [float(check_positive("epsilon", epsilon)) for epsilon in epsilons]
-    if not found:
+    numbers = [float(check_positive("epsilon", epsilon)) for epsilon in epsilons]
+    if not numbers:
         raise ValueError("epsilons must have at least one number; got none. Leave it out for the usual ones.")
-    return found
+    return numbers
 
 
 def check_loss(loss: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What an ε does to given scores: whom it reaches, how near its values are to the metric, how large its gradient is."""
+"""What an ε does to given scores: which items get a gradient, how large it is, how near values are to the metric.
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -22,8 +22,8 @@ class Diagnosis(NamedTuple):
 
     >>> from directloss import AveragePrecision
     >>> scores, target = torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 0])
-    >>> found = diagnose(AveragePrecision(), scores, target, epsilons=(0.1, 9.0))
-    >>> found.loss, found.share
+    >>> diagnosis = diagnose(AveragePrecision(), scores, target, epsilons=(0.1, 9.0))
+    >>> diagnosis.loss, diagnosis.share
     (0.5, tensor([0.0000, 0.6667], dtype=torch.float64))
     """
 

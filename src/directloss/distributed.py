@@ -42,18 +42,18 @@ def _gather_lists(group: Any, scores: Tensor, *others: Tensor | None) -> list[An
             f"all processes must hold parts of the same lists; they hold {', '.join(shapes)}. Gather along the last "
             "dimension, or pass indexes."
         )
-    found = []
+    gathered = []
     for k, tensor in enumerate(tensors):
         dtype = _common_dtype([one[3 + k] for one in headers], sizes)
         if dtype is None:
-            found.append(None)
+            gathered.append(None)
             continue
         whole = torch.ones_like(scores, dtype=torch.bool) if tensor is None else tensor
         parts = _gather_ragged(whole.detach().to(dtype), sizes, group, processes)
         if k == 0:  # the value of the own part, with a gradient that is as many times larger
             parts[here] = (scores + (processes - 1) * (scores - scores.detach())).to(dtype)
-        found.append(torch.cat(parts, -1))
-    return found
+        gathered.append(torch.cat(parts, -1))
+    return gathered
 
 
 def _dtype_code(tensor: Tensor | None) -> int:

@@ -102,9 +102,9 @@ class ScoreMemory(GroupModule):
         raise_at_first(
             (items < 0) | (items >= samples), items, f"items must be from 0 to {samples - 1}", "Pass dataset indices."
         )
-        found, which = items.unique(return_inverse=True)
+        distinct, which = items.unique(return_inverse=True)
         order = torch.arange(len(items), device=items.device)
-        last = torch.zeros_like(found).scatter_reduce(0, which, order, "amax")
+        last = torch.zeros_like(distinct).scatter_reduce(0, which, order, "amax")
         return scores[last[which]], items
 
     def _counted(self) -> Tensor:

@@ -54,9 +54,8 @@ def metric(
     check_is_task(task)
     check_reduction(reduction)
     scores, target, mask, groups = arrange(task, scores, target, mask, dim, indexes, ignore_index, process_group)
-    found = run_output(task, scores, target, 0.0, mask, groups)
-    quality, counted = 1 - found[1], found[2]
-    value = reduce(quality.where(counted, 0.0), counted, weight, reduction)
+    _, loss, counted = run_output(task, scores, target, 0.0, mask, groups)
+    value = reduce((1 - loss).where(counted, 0.0), counted, weight, reduction)
     if reduction == "none":
         return value.where(counted, torch.nan)
     some = counted if weight is None else counted & (weight > 0)

@@ -229,13 +229,13 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                 "classifier in sklearn.multiclass.OneVsRestClassifier."
             )
         if first:
-            found = np.unique(labels if classes is None else np.asarray(classes))
-            if len(found) != 2:
+            names = np.unique(labels if classes is None else np.asarray(classes))
+            if len(names) != 2:
                 raise ValueError(
-                    f"Ranking needs two classes; got {len(found)} class{'es' * (len(found) != 1)}: {found.tolist()}. "
+                    f"Ranking needs two classes; got {len(names)} class{'es' * (len(names) != 1)}: {names.tolist()}. "
                     "In partial_fit the first call may name both in `classes`."
                 )
-            self.classes_ = found
+            self.classes_ = names
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
             raise ValueError(f"y has a class that is not among {self.classes_.tolist()}: {unknown.tolist()[0]!r}.")

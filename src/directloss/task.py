@@ -193,8 +193,8 @@ class Task(ABC):
             return Output(*self._each_length(self.output, scores, target, weight, mask, groups))
         dtype = torch.promote_types(scores.dtype, torch.float32)
         scores, target, mask, counted = self._prepare(scores, target, mask)
-        found = self._solve(weight, scores, target, mask, counted)
-        return Output(found.features.to(dtype), found.loss.to(dtype), counted)
+        output = self._solve(weight, scores, target, mask, counted)
+        return Output(output.features.to(dtype), output.loss.to(dtype), counted)
 
     def _each_length(
         self, solve: Any, scores: Tensor, target: Tensor, spec: UpdateSpec | Weight, mask: Tensor | None, groups: Groups
@@ -241,7 +241,7 @@ class Task(ABC):
         return Output(features, loss)
 
     def _per_problem(self, value: float | Tensor, scores: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-        """One number a problem, in a shape that broadcasts against scores."""
+        """One number per problem, in a shape that broadcasts against scores."""
         batch = scores.shape[: scores.dim() - self.event_dims]
         value = torch.as_tensor(value, dtype=dtype, device=scores.device).expand(batch)
         return value.reshape(*batch, *[1] * self.event_dims)

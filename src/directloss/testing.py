@@ -145,12 +145,12 @@ def typical_epsilon(task: Task, scores: Tensor, target: Tensor, mask: Tensor | N
 
 def _warn_of_scale(task: Task, generator: torch.Generator) -> None:
     """Say so where ε = 1 is far from where a task answers, in problems of some size with scores from N(0, 1)."""
-    found = []
+    measured = []
     for _ in range(SCALE_PROBLEMS):
         problem = Problem(*task.random_problem(SCALE_LONGEST, generator))
         scores = torch.randn(problem.scores.shape, generator=generator, dtype=torch.float64)
-        found.append(typical_epsilon(task, scores, problem.target, problem.mask))
-    epsilons = torch.stack(found)
+        measured.append(typical_epsilon(task, scores, problem.target, problem.mask))
+    epsilons = torch.stack(measured)
     epsilons = epsilons[~epsilons.isnan()]
     if (
         len(epsilons) >= SCALE_PROBLEMS // 3
@@ -198,13 +198,13 @@ def _sampled_outputs(task: Task, trial: _Trial, generator: torch.Generator) -> O
     scores = torch.randn((64, *trial.scores.shape), generator=generator, dtype=torch.float64)
     target = trial.target.expand(64, *trial.target.shape)
     mask = trial.mask if trial.mask is None else trial.mask.expand(64, *trial.mask.shape)
-    found = [
+    outputs = [
         task.infer(scores, target, mask),
         task.infer_augmented(scores, target, trial.weight, mask),
         task.infer_augmented(scores, target, -trial.weight, mask),
         task.truth(scores, target, mask),
     ]
-    return Output(torch.cat([output.features for output in found]), torch.cat([output.loss for output in found]))
+    return Output(torch.cat([output.features for output in outputs]), torch.cat([output.loss for output in outputs]))
 
 
 def _fail(task: Task, oracle: str, law: str, trial: _Trial) -> None:

@@ -452,23 +452,22 @@ each = pytest.mark.parametrize("task", TASKS, ids=repr)
 @each
 @pytest.mark.parametrize("weight", [-0.7, 0.0, 0.7, TRUTH])
 def test_the_oracle_is_the_output(task, weight):
-    mask = torch.ones(4, dtype=torch.bool)
-    given = weight if weight is TRUTH else torch.tensor(weight, dtype=torch.float64)
-    found = task.oracle(SCORES, TARGET, given if given is TRUTH else given.unsqueeze(-1), mask)
-    want = task.output(SCORES, TARGET, given)
+    scores, target = SCORES.expand(3, 4).cumsum(0), TARGET.expand(3, 4)
+    given = weight if weight is TRUTH else weight * torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    found = task.oracle(
+        scores, target, given if given is TRUTH else given.unsqueeze(-1), torch.ones(3, 4, dtype=torch.bool)
+    )
+    want = task.output(scores, target, given)
     torch.testing.assert_close(found.features, want.features)
     torch.testing.assert_close(found.loss, want.loss)
 
 
 @each
 def test_a_list_counts_that_has_a_valid_item_of_both_classes(task):
-    valid = torch.tensor([True, True])
-    for labels in ([1, 1], [0, 0]):
-        assert not task.is_scored(torch.tensor(labels).bool(), valid)
-    mixed = torch.tensor([True, False])
-    assert task.is_scored(mixed, valid)
-    for hidden in ([True, False], [False, True]):
-        assert not task.is_scored(mixed, torch.tensor(hidden))
+    target = torch.tensor([[1, 1], [0, 0], [1, 0], [1, 0], [1, 0]]).bool()
+    mask = torch.tensor([[1, 1], [1, 1], [1, 1], [1, 0], [0, 1]]).bool()
+    assert task.is_scored(target, mask).tolist() == [False, False, True, False, False]
+    assert task.output(torch.zeros(5, 2), target, 0.0, mask).counted.tolist() == [False, False, True, False, False]
 
 
 @each

@@ -29,7 +29,7 @@ THREADED = 1 << 19  # items from which on threads help
 
 
 class PackedLists(NamedTuple):
-    """All lists of a call, and what is found."""
+    """All lists of a call, and the arrays for the answer."""
 
     scores: NDArray[np.float32]
     """(items,) list by list."""
@@ -175,7 +175,7 @@ class ArrayTask(KernelTask):
         """
 
     def solve_part(self, problems: PackedLists, which: NDArray[np.int64], longest: int) -> None:
-        """Put lists into rows, and write back what is found."""
+        """Put lists into rows, and write the answer back."""
         starts, shape = problems.starts, (which.size, longest)
         given: list[Any] = [problems.scores if problems.exact is None else problems.exact, *problems[1:3]]
         places: Any
@@ -257,9 +257,9 @@ def _numbers(
 
 
 def _tensors(scores: Tensor, *arrays: NDArray[Any]) -> list[Tensor]:
-    """What was found, as tensors beside the scores."""
-    found = map(torch.from_numpy, arrays)
-    return list(found) if scores.is_cpu else [tensor.to(scores.device) for tensor in found]
+    """Arrays as tensors beside the scores."""
+    tensors = map(torch.from_numpy, arrays)
+    return list(tensors) if scores.is_cpu else [tensor.to(scores.device) for tensor in tensors]
 
 
 @cache

@@ -109,10 +109,10 @@ class CountTask(ArrayTask):
         kernels.count(*lists[:3], sizes, truth)
         P, M = sizes[:, 0], sizes[:, 1]
         scale = np.broadcast_to(np.asarray(self.scale(P, M), np.float64), (count,))
-        numbers, found = np.zeros((3, count)), []
+        numbers, cuts = np.zeros((3, count)), []
         for output, weight in enumerate((away, toward)):
             if weight is None:
-                found.append(None)
+                cuts.append(None)
                 continue
             if weight is TRUTH:
                 chosen = _Selected(np.zeros((count, 2, 2)), truth, sizes[:, :2] * [1, 0])
@@ -125,8 +125,8 @@ class CountTask(ArrayTask):
             numbers[0] += (scale * chosen.relative) * (-1 if output else 1) * counted
             tp, fp = chosen.counts[counted].T
             numbers[1 + output, counted] = self.loss(tp, fp, P[counted], M[counted])
-            found.append(chosen.cuts)
-        kernels.write(*lists[:3], *found, factor * scale * counted, gradient)
+            cuts.append(chosen.cuts)
+        kernels.write(*lists[:3], *cuts, factor * scale * counted, gradient)
         return numbers
 
     def outputs(self, scores: Tensor, target: Tensor) -> Output:
@@ -153,14 +153,14 @@ class CountTask(ArrayTask):
             above = [kernels.relative(*pair) for pair in zip(classes, sums, strict=True)]
             # L is worth at most |weight|, so no output that gives up more than that is best
             ranges = [np.flatnonzero(of_class >= -abs(weights[row])) for of_class in sums]
-            found = self._best_cell(sums, ranges, weights[row], tables)
-            for kind, (scores, selected) in enumerate(zip(classes, found, strict=True)):
+            cell = self._best_cell(sums, ranges, weights[row], tables)
+            for kind, (scores, selected) in enumerate(zip(classes, cell, strict=True)):
                 steps = int(selected - above[kind])
                 edge = scores.size - above[kind]
                 outward = scores[edge:] if steps < 0 else np.ascontiguousarray(-scores[:edge][::-1])
                 chosen.cuts[row, kind] = kernels.cut(outward, abs(steps), -1.0 if steps > 0 else 1.0)
-            chosen.counts[row] = found
-            chosen.relative[row] = sums[0][found[0]] + sums[1][found[1]]
+            chosen.counts[row] = cell
+            chosen.relative[row] = sums[0][cell[0]] + sums[1][cell[1]]
 
     def _best_cell(
         self,

@@ -66,13 +66,13 @@ class RankingTask(KernelTask):
     def plan(self, positives: int, negatives: int) -> Plan:
         """What a kernel needs to know about the gain in such lists; the latest ones are remembered."""
         plans: dict[tuple[int, int], Plan] = vars(self).setdefault("_plans", {})
-        found = plans.get((positives, negatives))
-        if found is None:
-            found = make_plan(self, positives, negatives)
+        plan = plans.get((positives, negatives))
+        if plan is None:
+            plan = make_plan(self, positives, negatives)
             if (len(plans) + 1) * (positives + negatives) > PLANS:
                 plans.clear()
-            plans[positives, negatives] = found
-        return found
+            plans[positives, negatives] = plan
+        return plan
 
     def oracle(self, scores: Tensor, target: Tensor, weight: Tensor | Truth, mask: Tensor) -> Output:
         return self.output(scores, target, weight if weight is TRUTH else weight.squeeze(-1), mask)

@@ -335,7 +335,7 @@ def _cut_columns(
     """Cut the columns of a band into segments, so many that the mean row spans `detail` of them; return their number.
 
     Segment k goes from edges[k] to edges[k + 1]. Inside it b_1 + … + b_c exceeds its chord by at most bumps[k], a
-    quarter of its width times the fall of b. The cut keeps bumps alike and ends early when all are zero. Row i spans
+    quarter of its width times the fall of b. The cut keeps bumps equal and ends early when all are zero. Row i spans
     the edges left[i] to right[i].
     """
     widest = np.inf
@@ -664,11 +664,11 @@ def average_precision_up(
             continue
         ranked = keys[row, : P + M]
         tied = open_float32(ranked, floats, integers)
-        a, b, low, found = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
+        a, b, low, entry = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
         for side in range(2):
             if outputs[side] != NOTHING:
-                found[4 + side] = _add_output(a, b, outputs[side], found[side], 1 - 2 * side, tied, low, integers)
-        _close(ranked, P, tied, outputs[1], found, gradient[starts[k] : starts[k + 1]], floats, integers)
+                entry[4 + side] = _add_output(a, b, outputs[side], entry[side], 1 - 2 * side, tied, low, integers)
+        _close(ranked, P, tied, outputs[1], entry, gradient[starts[k] : starts[k + 1]], floats, integers)
 
 
 @compiled
@@ -695,16 +695,16 @@ def average_precision_contrast(
             continue
         ranked, items = keys[row, : P + M], slice(starts[k], starts[k + 1])
         tied = open_list(ranked, None if exact is None else exact[items], floats, integers)
-        a, b, low, found = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
+        a, b, low, entry = floats[1, :P], floats[2, :M], integers[0, :P], numbers[k]
         for side in range(2):
-            sign, weight = 1 - 2 * side, found[side]
+            sign, weight = 1 - 2 * side, entry[side]
             if outputs[side] == NOTHING:
                 continue
             if down is not None and weight < 0.0:
                 above = integers[1, :P]
                 _augment_down(a, b, -weight * M / 2.0, low, down, above)
                 count_output(above, above, sign, integers[2, :P], integers[3, : M + 1])
-                found[4 + side] = 1.0 - _precision(above) / P
+                entry[4 + side] = 1.0 - _precision(above) / P
             else:
-                found[4 + side] = _add_output(a, b, outputs[side], weight, sign, tied, low, integers)
-        _close(ranked, P, tied, outputs[1], found, gradient[items], floats, integers)
+                entry[4 + side] = _add_output(a, b, outputs[side], weight, sign, tied, low, integers)
+        _close(ranked, P, tied, outputs[1], entry, gradient[items], floats, integers)

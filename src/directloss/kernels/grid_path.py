@@ -20,7 +20,7 @@ def grid_path(
     Paths go right, down, or diagonally right and down, through valid cells. The last cell is the one in the last row
     and the last column that have a valid cell. Of equal ways back, up wins over left, and left over diagonal.
     """
-    found = np.zeros(len(scores), np.bool_)
+    exists = np.zeros(len(scores), np.bool_)
     value = np.empty((scores.shape[1] + 1, scores.shape[2] + 1))  # with a border above and to the left
     for b in range(len(scores)):
         value[0], value[:, 0] = -np.inf, -np.inf
@@ -38,8 +38,8 @@ def grid_path(
                 else:
                     value[i + 1, j + 1] = -np.inf
         i, j = row, column
-        found[b] = i >= 0 and value[i + 1, j + 1] > -np.inf
-        if not found[b]:
+        exists[b] = i >= 0 and value[i + 1, j + 1] > -np.inf
+        if not exists[b]:
             continue
         y[b, i, j] = 1.0
         while i > 0 or j > 0:
@@ -51,7 +51,7 @@ def grid_path(
             else:
                 j -= 1
             y[b, i, j] = 1.0
-    return found
+    return exists
 
 
 @compiled
@@ -70,7 +70,7 @@ def dag_path(
 
     Of equal ways into a node the first one in the order wins.
     """
-    found = np.zeros(len(scores), np.bool_)
+    exists = np.zeros(len(scores), np.bool_)
     value, back = np.empty(nodes), np.empty(nodes, np.int64)
     for b in range(len(scores)):
         value[:] = -np.inf
@@ -79,9 +79,9 @@ def dag_path(
             through = value[tails[edge]] + scores[b, edge]
             if valid[b, edge] and through > value[heads[edge]]:
                 value[heads[edge]], back[heads[edge]] = through, edge
-        found[b] = value[sink] > -np.inf
+        exists[b] = value[sink] > -np.inf
         node = sink
-        while found[b] and node != source:
+        while exists[b] and node != source:
             y[b, back[node]] = 1.0
             node = tails[back[node]]
-    return found
+    return exists

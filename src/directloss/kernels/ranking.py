@@ -598,9 +598,9 @@ def ranking_contrast(
         k = which[row]
         ranked, items = keys[row, : P + M], slice(starts[k], starts[k + 1])
         tied = open_list(ranked, None if exact is None else exact[items], floats, integers)
-        found = numbers[k]
+        entry = numbers[k]
         for side in range(2):
-            weight, low, high = found[side], integers[0, :P], integers[1, :P]
+            weight, low, high = entry[side], integers[0, :P], integers[1, :P]
             if outputs[side] == NOTHING:
                 continue
             lost = 0.0
@@ -623,8 +623,8 @@ def ranking_contrast(
                 for i in range(P):
                     lost += u[i] * (phi[r * i] - phi[r * i + high[i]])
             count_output(low, high, 1 - 2 * side, integers[2, :P], integers[3, : M + 1])
-            found[4 + side] = min(max(lost / best, 0.0), 1.0)
-        unit = max(abs(found[0]), abs(found[1])) / (share * P * M)
-        found[3] = close_list(
-            ranked, P, tied, outputs[1] != NOTHING, unit, share, found[2], floats, integers, gradient[items]
+            entry[4 + side] = min(max(lost / best, 0.0), 1.0)
+        unit = max(abs(entry[0]), abs(entry[1])) / (share * P * M)
+        entry[3] = close_list(
+            ranked, P, tied, outputs[1] != NOTHING, unit, share, entry[2], floats, integers, gradient[items]
         )

@@ -108,23 +108,23 @@ class DAGPath(PathTask):
 
     def find(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         y = np.zeros((scores.shape[:-1].numel(), scores.shape[-1]))
-        found = kernels().dag_path(array(scores, y.shape), array(mask, y.shape), *self._graph, y)
-        return tensor(y, scores.shape, scores), tensor(found, scores.shape[:-1], scores)
+        exists = kernels().dag_path(array(scores, y.shape), array(mask, y.shape), *self._graph, y)
+        return tensor(y, scores.shape, scores), tensor(exists, scores.shape[:-1], scores)
 
     def paths(self, scores: Tensor) -> Tensor:
-        found = []
+        paths = []
 
         def go(node: int, path: list[int]) -> None:
             if node == self._graph.sink:
-                found.append(torch.zeros(scores.shape, dtype=torch.float64))
-                found[-1][path] = 1
+                paths.append(torch.zeros(scores.shape, dtype=torch.float64))
+                paths[-1][path] = 1
                 return
             for edge, (tail, head) in enumerate(self.edges):
                 if tail == node:
                     go(head, [*path, edge])
 
         go(self._graph.source, [])
-        return torch.stack(found)
+        return torch.stack(paths)
 
     def random_problem(self, longest: int, generator: torch.Generator) -> Problem:
         scores, costs = torch.randn((2, len(self.edges)), generator=generator, dtype=torch.float64)

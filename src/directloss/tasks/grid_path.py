@@ -78,9 +78,9 @@ class PathTask(LinearLossTask):
             costs = (1 - 2 * target.double()).where(mask, 0.0)
         else:
             costs = _check_costs(scores, target, mask)
-        best, found = self.find(-costs, mask)
-        blocked = ~found & mask.flatten(-self.event_dims).any(-1)
-        raise_at_first(blocked, found, "there must be a path through what the mask leaves", "Let it leave both ends.")
+        best, exists = self.find(-costs, mask)
+        blocked = ~exists & mask.flatten(-self.event_dims).any(-1)
+        raise_at_first(blocked, exists, "there must be a path through what the mask leaves", "Let it leave both ends.")
         if self.loss == "hamming":  # a path is the best one for its own costs
             wrong = (best != target.double()) & mask
             cure = "Pass the cells or edges of one path, from end to end; for true costs there is loss='regret'."
@@ -160,25 +160,25 @@ class GridPath(PathTask):
 
     def find(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         y = np.zeros((scores.shape[:-2].numel(), *scores.shape[-2:]))
-        found = kernels().grid_path(array(scores, y.shape), array(mask, y.shape), self.neighbours == 8, y)
-        return tensor(y, scores.shape, scores), tensor(found, scores.shape[:-2], scores)
+        exists = kernels().grid_path(array(scores, y.shape), array(mask, y.shape), self.neighbours == 8, y)
+        return tensor(y, scores.shape, scores), tensor(exists, scores.shape[:-2], scores)
 
     def paths(self, scores: Tensor) -> Tensor:
         moves = [(0, 1), (1, 0), (1, 1)][: 2 if self.neighbours == 4 else 3]
         last = tuple(size - 1 for size in scores.shape)
-        found = []
+        paths = []
 
         def go(path: list[tuple[int, int]]) -> None:
             (row, column) = path[-1]
             if (row, column) == last:
-                found.append(torch.zeros(scores.shape, dtype=torch.float64))
-                found[-1][tuple(zip(*path, strict=True))] = 1
+                paths.append(torch.zeros(scores.shape, dtype=torch.float64))
+                paths[-1][tuple(zip(*path, strict=True))] = 1
             for down, right in moves:
                 if row + down <= last[0] and column + right <= last[1]:
                     go([*path, (row + down, column + right)])
 
         go([(0, 0)])
-        return torch.stack(found)
+        return torch.stack(paths)
 
     def random_problem(self, longest: int, generator: torch.Generator) -> Problem:
         shape = tuple((1 + torch.randint(min(longest, 4), (2,), generator=generator)).tolist())

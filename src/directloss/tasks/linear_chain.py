@@ -146,7 +146,7 @@ class _Chains:
         self.share = 2 / (self.edges + 1)  # of an edge in F
 
     def each(self, name: str, value: float | Tensor) -> NDArray[np.float64]:
-        """One number a chain."""
+        """One number per chain."""
         check_strength(name, value, self.mask.shape[:-1])
         numbers = value.cpu().double().numpy().reshape(-1) if isinstance(value, Tensor) else value
         return np.broadcast_to(np.asarray(numbers, np.float64), self.edges.shape)
@@ -155,15 +155,15 @@ class _Chains:
         """The labels of argmax F + weight·L for every weight, each [B, E + 1], 0 behind the last step."""
         halves = [weight / 2 for weight in weights if weight is not TRUTH]
         prices = np.array(halves).reshape(len(halves), len(self.edges))
-        found = np.zeros((len(halves), *self.labels.shape), np.int64)
+        paths = np.zeros((len(halves), *self.labels.shape), np.int64)
         largest = LARGEST_SCORE if self.scores.dtype == np.float64 else float(np.finfo(np.float32).max)
-        if not _kernels().linear_chain_paths(self.scores, self.edges, self.labels, prices, largest, found):
+        if not _kernels().linear_chain_paths(self.scores, self.edges, self.labels, prices, largest, paths):
             check_finite(self.given, self.mask[..., None, None])
-        solved = iter(found)
+        solved = iter(paths)
         return [self.labels if weight is TRUTH else next(solved) for weight in weights]
 
     def features(self, *terms: tuple[NDArray[np.int64], NDArray[np.float64]]) -> NDArray[Any]:
-        """A sum of features of paths, each times one number a chain."""
+        """A sum of features of paths, each times one number per chain."""
         features = np.zeros_like(self.scores)
         for path, factor in terms:
             np.ravel(features)[self._places(path)] += np.where(self.valid, (factor * self.share)[:, None], 0.0)

@@ -42,7 +42,7 @@ def _only(i: int, positives: int) -> NDArray[np.float64]:
 
 
 def _pairs_above(k: int, positives: int, negatives: int) -> float:
-    """The scale of a metric of the first k ranks: the share of the pairs that it looks at, turned over, twice."""
+    """The scale of a metric of the first k ranks: twice the number of pairs over the number that it looks at."""
     return max(1.0, 2 * positives * negatives / (k * min(k, positives)))
 
 

@@ -26,7 +26,7 @@ __all__ = ["PrecisionAtK", "RecallAtK"]
 
 @dataclass(frozen=True)
 class _Selection(DiscountedGainTask):
-    """k items, all alike."""
+    """k items of equal gain."""
 
     k: int = 10
 

@@ -41,9 +41,7 @@ def choose_signs(scores: Tensor, target: Tensor, weight: Tensor | Truth, shares:
     sign = target.double() * 2 - 1
     right = torch.ones_like(scores) if weight is TRUTH else torch.sign(sign * scores - weight / 2)  # 1, 0 or −1
     wrong = (1 - right) / 2 * (shares > 0)
-    losses = [
-        (wrong * one).sum(-1) * (shares * one).amax(-1) for one in (target, ~target)
-    ]  # whole numbers, then shares
+    losses = [(wrong * one).sum(-1) * (shares * one).amax(-1) for one in (target, ~target)]  # integers, then shares
     return Output(shares * sign * right, losses[0] + losses[1])
 
 
