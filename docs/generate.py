@@ -67,12 +67,13 @@ def problems(text: str) -> list[str]:
 
 
 def draw(folder: Path = FIGURES) -> None:
-    """The figures that `./dev docs` makes: `diagnose`, y_direct by ε, classes beside the paper's, the package map."""
+    """The figures that `./dev docs` makes: `diagnose`, y_direct by ε, classes beside the paper's, package and path."""
     import matplotlib
 
-    from docs import package_map
+    from docs import call_path, package_map
 
     (folder / "package-map.svg").write_text(package_map.draw())
+    (folder / "call-path.svg").write_text(call_path.draw())
     matplotlib.use("svg")
     with matplotlib.rc_context({"svg.hashsalt": "directloss", "svg.fonttype": "none"}):
         rankings().savefig(folder / "y-direct-by-epsilon.svg", metadata={"Date": None})

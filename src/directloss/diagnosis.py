@@ -1,4 +1,4 @@
-"""What an ε does to given scores: which items get a gradient, how large it is, how near values are to the metric.
+"""What an ε does to given scores: which items get a gradient, how large it is, how near values are to the metric."""
 
 from collections.abc import Sequence
 from importlib import import_module

@@ -72,7 +72,7 @@ class KernelTask(Task):
     def contrast(
         self, scores: Tensor, target: Tensor, spec: UpdateSpec, mask: Tensor | None = None, groups: Groups | None = None
     ) -> Contrast:
-        """Both outputs at once."""
+        """Contrast both outputs at once, by a kernel."""
         gradient, counted, numbers = self._solve_lists(scores, target, mask, spec, groups)
         value = np.empty(counted.shape, gradient.dtype)
         _kernels().write_values(numbers, value.reshape(-1))

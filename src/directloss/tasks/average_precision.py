@@ -49,6 +49,7 @@ class AveragePrecision(RankingTask):
         floats: NDArray[np.float64],
         integers: NDArray[np.int32],
     ) -> None:
+        """Solve lists by their sorted keys, with the kernel that the update and the type of scores need."""
         kernels, longest = _kernels(), keys.shape[1]
         if problems.exact is None and not problems.down:
             kernels.average_precision_up(
