@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "SWAPPED",
     "check_batch",
     "check_binary",
     "check_chunk_count",
@@ -42,6 +43,7 @@ __all__ = [
     "check_process_group",
     "check_rate",
     "check_reduction",
+    "check_same_chunk",
     "check_same_scores",
     "check_scored",
     "check_scores",
@@ -53,6 +55,7 @@ __all__ = [
     "check_tensors",
     "check_warm_up",
     "check_weight",
+    "is_swapped",
     "needs_dispatch",
     "raise_at_first",
 ]
@@ -161,11 +164,15 @@ def check_is_task(task: object) -> None:
 
 def check_tensors(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
     """Scores, target and mask are tensors."""
-    if isinstance(scores, Tensor) and isinstance(target, Tensor) and (mask is None or isinstance(mask, Tensor)):
-        return
     for name, value in (("scores", scores), ("target", target), ("mask", mask)):
-        if not isinstance(value, Tensor) and not (name == "mask" and value is None):
+        if value is None and name == "mask":
+            continue
+        if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. Wrap it in torch.as_tensor.")
+        if value.layout is not torch.strided or value.is_nested:
+            cure = "lists of different lengths go flat with indexes=" if value.is_nested else f"pass {name}.to_dense()"
+            kind = "nested" if value.is_nested else "sparse"
+            raise TypeError(f"{name} must be a dense tensor; got a {kind} one: {cure}.")
 
 
 def check_scores(scores: Tensor, event_dims: int) -> None:
@@ -194,6 +201,8 @@ def check_problems(
 ) -> torch.Size:
     """Types and devices of all three, and the shape of the mask, which is returned. The task checks the target."""
     check_tensors(scores, target, mask)
+    if target.is_floating_point() and not scores.is_floating_point():
+        raise TypeError(f"scores have the type {scores.dtype} and target {target.dtype}. {SWAPPED}")
     check_scores(scores, event_dims)
     shape = scores.shape
     if mask_dims is not None:
@@ -365,6 +374,9 @@ def check_embeddings(embeddings: Tensor, labels: Tensor, others: Tensor | None, 
                 f"{name}labels must have shape {tuple(vectors.shape[:1])}, one for each sample; got "
                 f"{tuple(known.shape)}."
             )
+        if not needs_dispatch(vectors) and not (finite := vectors.isfinite()).all():
+            cure = "Look for the overflow or division that made it."
+            raise_at_first(~finite, vectors, f"{name}embeddings must be finite", cure)
         if vectors.shape[1] != embeddings.shape[1]:
             raise ValueError(
                 f"embeddings have {embeddings.shape[1]} dimensions but ref_embeddings have {vectors.shape[1]}."
@@ -386,6 +398,14 @@ def check_not_negative(name: str, value: float) -> None:
         raise TypeError(f"{name} must be a number, 0 or more; got {value!r} of type {type(value).__name__}.")
     if not 0 <= value < math.inf:
         raise ValueError(f"{name} must be finite and 0 or more; got {value!r}. Start from 1.0.")
+
+
+SWAPPED = "Are they swapped? Scores come first, then the target."
+
+
+def is_swapped(scores: Tensor) -> bool:
+    """Whether scores look like a target: they hold 0 and 1 only."""
+    return scores.numel() > 1 and bool(((scores == 0) | (scores == 1)).all())
 
 
 def check_shape(scores: Tensor, target: Tensor) -> None:
@@ -437,11 +457,12 @@ def check_binary(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
         return
     wrong = target != (target != 0)
     if wrong.any():
+        cure = "Threshold it, e.g. target > 0.5, or leave items out by mask= or ignore_index=."
         raise_at_first(
             wrong if mask is None else mask & wrong,
             target,
             "target must hold only 0 and 1 where valid",
-            "Threshold it, e.g. target > 0.5, or leave items out by mask= or ignore_index=.",
+            f"Scores hold only 0 and 1. {SWAPPED}" if is_swapped(scores) else cure,
         )
 
 
@@ -574,14 +595,28 @@ def check_chunk_count(first: int, second: int) -> None:
         )
 
 
+SHUFFLED = (
+    "chunks() must return the same chunks in the same order, without shuffling. Call zero_grad before you go on: some "
+    "gradients are already added."
+)
+
+
+def check_same_chunk(first: Sequence[Tensor], second: Sequence[Tensor]) -> None:
+    """A chunk has the same rows in both passes, by a sum of each."""
+    same = len(first) == len(second) and all(
+        one.shape == other.shape and torch.allclose(one.double(), other.double(), rtol=1e-5, equal_nan=True)
+        for one, other in zip(first, second, strict=True)
+    )
+    if not same:
+        raise ValueError(f"a chunk has other rows in the second pass, so its gradient would be wrong. {SHUFFLED}")
+
+
 def check_same_scores(first: Tensor, second: Tensor, spread: float) -> None:
     """A chunk has the same scores in both passes, but for rounding."""
     within = {"rtol": 4 * torch.finfo(first.dtype).eps, "atol": 0.01 * spread + 1e-6, "equal_nan": True}
     if first.shape != second.shape or not torch.isclose(first, second, **within).all():
         raise ValueError(
-            "the scores of a chunk differ between the two passes, so its gradient would be wrong. chunks() must return "
-            "the same chunks in the same order, without shuffling. Call zero_grad before you go on: some gradients "
-            "are already added."
+            f"the scores of a chunk differ between the two passes, so its gradient would be wrong. {SHUFFLED}"
         )
 
 

@@ -117,4 +117,4 @@ def diagnose(
     negative, positive, share, norm = torch.stack(rows, 1)
     loss = mean(predicted.loss).item()
     typical = typical_epsilon(task, scores, target, mask)[counted].nanmedian().item()
-    return Diagnosis(torch.tensor(epsilons), loss, negative, positive, share, norm, typical)
+    return Diagnosis(torch.tensor(epsilons, device=scores.device), loss, negative, positive, share, norm, typical)

@@ -7,6 +7,7 @@ and the mean of these is the gradient that one process with all the scores would
 It is imported on first use, as `flat` is.
 """
 
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any, cast
@@ -21,6 +22,7 @@ __all__ = ["gather"]
 
 FLOATS = torch.float16, torch.bfloat16, torch.float32, torch.float64
 DTYPES = torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, *FLOATS
+MOST = 8  # dimensions of a batch that are compared one by one
 SENT_AS = {torch.bool: torch.uint8, torch.int16: torch.int32}  # what gloo cannot send
 
 
@@ -33,18 +35,20 @@ def _gather_lists(group: Any, scores: Tensor, *others: Tensor | None) -> list[An
     check_process_group(group)
     processes, here = dist.get_world_size(group), dist.get_rank(group)
     tensors = [scores, *others]
-    header = [scores.shape[-1], scores.dim(), scores.shape[:-1].numel(), *map(_dtype_code, tensors)]
+    batch = tuple(scores.shape[:-1])
+    padded = [*batch[:MOST], *[0] * (MOST - len(batch))]  # headers have one length
+    header = [scores.shape[-1], len(batch), math.prod(batch), *padded, *map(_dtype_code, tensors)]
     headers = [one.tolist() for one in _gather_equal(torch.tensor(header, device=scores.device), group, processes)]
-    sizes = [one[0] for one in headers]
-    if len({tuple(one[1:3]) for one in headers}) > 1:
-        shapes = [f"{one[0]} items in {one[2]} lists" for one in headers]
+    sizes, codes = [one[0] for one in headers], [one[3 + MOST :] for one in headers]
+    if len({tuple(one[1 : 3 + MOST]) for one in headers}) > 1:
+        held = ", ".join(f"{one[0]} items in lists {tuple(one[3 : 3 + one[1]])}" for one in headers)
         raise ValueError(
-            f"all processes must hold parts of the same lists; they hold {', '.join(shapes)}. Gather along the last "
-            "dimension, or pass indexes."
+            f"all processes must hold parts of the same lists; they hold {held}. Gather along the last dimension, or "
+            "pass indexes."
         )
     gathered = []
     for k, tensor in enumerate(tensors):
-        dtype = _common_dtype([one[3 + k] for one in headers], sizes)
+        dtype = _common_dtype([one[k] for one in codes], sizes)
         if dtype is None:
             gathered.append(None)
             continue

@@ -6,6 +6,7 @@ that says which list it belongs to. Lists of different lengths need no padding t
 
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from .checks import (
@@ -80,7 +81,9 @@ def _ignore(
 ) -> tuple[Tensor, Tensor]:
     """The target and a mask that leaves out the items whose target is ignore_index."""
     check_ignore_index(ignore_index)
-    ignored = target == ignore_index
+    ignored = (
+        target == ignore_index if _holds(target.dtype, ignore_index) else torch.zeros_like(target, dtype=torch.bool)
+    )
     if target.shape == scores.shape:
         valid = ~ignored
     elif target.shape == scores.shape[: scores.dim() - task.event_dims]:
@@ -91,6 +94,13 @@ def _ignore(
             f"{tuple(scores.shape)}, target has {tuple(target.shape)}. Pass a mask."
         )
     return target.masked_fill(ignored, 0), valid if mask is None else mask & valid
+
+
+def _holds(dtype: torch.dtype, value: int) -> bool:
+    """Whether a type holds a value: −100 as uint8 would be 156."""
+    if dtype.is_floating_point or dtype == torch.bool:
+        return True
+    return torch.iinfo(dtype).min <= value <= torch.iinfo(dtype).max
 
 
 def _check_values(task: Task, scores: Tensor, target: Tensor, mask: Tensor | None) -> None:

@@ -38,6 +38,7 @@ except ModuleNotFoundError as error:
 __all__ = ["DirectLossClassifier"]
 
 CHUNK = 1 << 16  # rows that are scored at once
+LARGEST = 1e100  # number in a column whose variance can be taken
 
 
 def _has_probabilities(classifier: Any) -> bool:
@@ -239,6 +240,13 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
             raise ValueError(f"y has a class that is not among {self.classes_.tolist()}: {unknown.tolist()[0]!r}.")
+        largest = np.abs(features).max(axis=0, initial=0.0)
+        if (largest > LARGEST).any():
+            column = int(largest.argmax())
+            raise ValueError(
+                f"column {column} of X holds numbers up to {largest[column]:.3g}, whose variance is not finite. Divide "
+                "it, or take its logarithm."
+            )
         return features, labels == self.classes_[1]
 
     def _start(self, features: int) -> None:
@@ -270,7 +278,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                     "Pass early_stopping=False and calibrate=False."
                 )
             count = min(max(round(self.validation_fraction * len(rows)), 1), len(rows) - 1)
-            held[rows[torch.randperm(len(rows), generator=self._generator)[:count].numpy()]] = True
+            held[rows[_permutation(len(rows), self._generator)[:count].numpy()]] = True
         return held
 
     def _train(
@@ -370,7 +378,7 @@ def _validate(estimator: Any, *rows: ArrayLike, reset: bool) -> Any:
 
 def _check_task(task: Task) -> None:
     try:
-        task.infer(torch.zeros(2), torch.tensor([False, True]))
+        task.infer(torch.zeros(2, device="cpu"), torch.tensor([False, True], device="cpu"))
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"task must be one on lists of 0 and 1, such as AveragePrecision(); got {task!r}. Other targets need a "
@@ -412,14 +420,19 @@ def _batches(classes: list[Tensor], steps: int, generator: torch.Generator) -> I
     A class of fewer rows than steps repeats them.
     """
     counts = [max(len(rows), steps) for rows in classes]
-    batch_of = torch.cat([torch.arange(count) * steps // count for count in counts])
+    batch_of = torch.cat([torch.arange(count, device="cpu") * steps // count for count in counts])
     order, sizes = batch_of.argsort(stable=True), batch_of.bincount().tolist()
     while True:
         drawn = [
-            rows[torch.randperm(len(rows), generator=generator)[torch.arange(count) % len(rows)]]
+            rows[_permutation(len(rows), generator)[torch.arange(count, device="cpu") % len(rows)]]
             for rows, count in zip(classes, counts, strict=True)
         ]
         yield torch.cat(drawn)[order].split(sizes)
+
+
+def _permutation(items: int, generator: torch.Generator) -> Tensor:
+    """A random order, on the CPU whatever torch's default device is."""
+    return torch.randperm(items, generator=generator, device="cpu")
 
 
 def _threshold(scores: NDArray[np.float64], positive: NDArray) -> float:

@@ -1,6 +1,6 @@
 """What training loops import beside the loss: a warm-up, samplers, and one ranking over many chunks."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +15,7 @@ from .checks import (
     check_count,
     check_labels,
     check_loss,
+    check_same_chunk,
     check_same_scores,
     check_share,
     check_steps,
@@ -226,7 +227,7 @@ class ClassesSampler(Sampler[list[int]]):
             batch: list[int] = []
             while len(batch) < self.batch_size // self.samples:
                 if not left:  # those that are in this batch come last
-                    order = torch.randperm(len(self.classes), generator=self.generator).tolist()
+                    order = _order(len(self.classes), self.generator).tolist()
                     left = sorted(order, key=batch.__contains__)
                 batch.append(left.pop(0))
             yield [next(drawn[k]) for k in batch for _ in range(self.samples)]
@@ -235,7 +236,12 @@ class ClassesSampler(Sampler[list[int]]):
 def _rounds(rows: Tensor, generator: torch.Generator | None) -> Iterator[int]:
     """All rows in random order, again and again."""
     while True:
-        yield from rows[torch.randperm(len(rows), generator=generator)].tolist()
+        yield from rows[_order(len(rows), generator).to(rows.device)].tolist()
+
+
+def _order(items: int, generator: torch.Generator | None) -> Tensor:
+    """A random order; torch's default device may be another one than the generator's."""
+    return torch.randperm(items, generator=generator, device="cpu" if generator is None else generator.device)
 
 
 def accumulate(
@@ -245,7 +251,8 @@ def accumulate(
 
     The first pass computes the scores of all chunks without a graph, and the loss gives the gradient at each score. The
     second pass runs the network again, chunk by chunk, with gradients. `chunks` must give the same chunks both times.
-    Random numbers in the network, such as dropout, are the same in both passes.
+    Random numbers in the network, such as dropout, are the same in both passes. Its buffers, such as the statistics of
+    a batch normalisation, are those after one pass.
 
     Args:
         network: gives the scores of a chunk, (items,) or (items, ...).
@@ -264,10 +271,16 @@ def accumulate(
     check_chunks(chunks)
     states: list[tuple[Tensor, list[Tensor]]] = []
     parts: list[Tensor] = []
+    sums: list[list[Tensor]] = []
+    buffers = dict(network.named_buffers()) if isinstance(network, nn.Module) else {}
+    before = {name: buffer.clone() for name, buffer in buffers.items()}
     with torch.no_grad():
         for chunk in chunks():
             states.append((torch.get_rng_state(), torch.cuda.get_rng_state_all()))
+            sums.append(_row_sums(chunk))
             parts.append(check_chunk_scores(network(chunk)))
+        for name, buffer in buffers.items():
+            buffer.copy_(before[name])
     check_chunk_count(len(parts), len(parts))  # there are some
     scores = torch.cat(parts).requires_grad_()
     (at_scores,) = torch.autograd.grad(loss(scores), scores)
@@ -277,6 +290,7 @@ def accumulate(
     passed = 0
     for chunk in chunks():
         check_chunk_count(len(parts), max(len(parts), passed + 1))  # not more than before
+        check_same_chunk(sums[passed], _row_sums(chunk))
         torch.set_rng_state(states[passed][0])
         torch.cuda.set_rng_state_all(states[passed][1])
         again = network(chunk)
@@ -285,3 +299,12 @@ def accumulate(
         passed += 1
     check_chunk_count(len(parts), passed)
     return scores.detach(), at_scores
+
+
+def _row_sums(chunk: Any) -> list[Tensor]:
+    """A number for each row of every tensor of a chunk, so that chunks in another order are told apart."""
+    if isinstance(chunk, Tensor):
+        rows = len(chunk) if chunk.dim() and chunk.numel() else 1
+        return [chunk.detach().reshape(rows, -1).sum(1)]
+    parts = chunk.values() if isinstance(chunk, Mapping) else chunk if isinstance(chunk, tuple | list) else ()
+    return [sums for part in parts for sums in _row_sums(part)]

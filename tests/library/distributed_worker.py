@@ -123,6 +123,9 @@ def different(group: Any, process: int) -> dict[str, Any]:
         "some ids": lambda: loss(scores, target, indexes=target if first else None),
         "complex": lambda: loss(scores, target if first else target.to(torch.complex64)),
         "complex ids": lambda: loss(scores, target, indexes=target.to(torch.complex64) if first else None),
+        "batches": lambda: loss(
+            torch.zeros((2, 3, 4) if first else (3, 2, 4)), torch.zeros((2, 3, 4) if first else (3, 2, 4))
+        ),
         "one list in the wrong shape": lambda: loss(scores.unsqueeze(1), target.unsqueeze(1)),
     }
     found = {}

@@ -32,7 +32,7 @@ def another_number(first, second):
         (NETWORK, another_number(3, 2), ValueError, "3 chunks in the first pass, and another number.*a new iterator"),
         (NETWORK, another_number(2, 3), ValueError, "2 chunks in the first pass, and another number"),
         (NETWORK, lambda: (), ValueError, "gave no chunks"),
-        (NETWORK, shuffled, ValueError, "differ between the two passes.*without shuffling.*zero_grad"),
+        (NETWORK, shuffled, ValueError, "has other rows in the second pass.*without shuffling.*zero_grad"),
         (lambda chunk: None, lambda: X.split(4), TypeError, "must give the scores of a chunk.*got NoneType"),
         (lambda chunk: chunk.sum(), lambda: X.split(4), TypeError, "got a single number"),
     ],
@@ -89,3 +89,36 @@ def test_chunks_may_be_of_any_size_and_rounding_may_differ():
     scores, _ = accumulate(rounded, lambda: X.split(7), loss)
     assert calls == [7, 5, 7, 5]
     torch.testing.assert_close(scores, network(X).squeeze(-1).detach())
+
+
+def test_shuffled_chunks_are_refused_where_all_scores_are_equal():
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+    nn.init.zeros_(network[0].weight)
+    for chunks in (shuffled, lambda: ({"x": one} for one in shuffled()), lambda: ((one, 1) for one in shuffled())):
+
+        def scores(chunk, network=network):
+            return network(chunk["x"] if isinstance(chunk, dict) else chunk[0] if isinstance(chunk, tuple) else chunk)
+
+        with pytest.raises(ValueError, match="has other rows in the second pass"):
+            accumulate(scores, chunks, loss)
+
+
+def test_scores_that_are_not_the_same_twice_are_refused():
+    passes = iter((1.0, 2.0))
+
+    def chunks():
+        factor = next(passes)
+        return [(one, factor) for one in X.split(4)]
+
+    with pytest.raises(ValueError, match="scores of a chunk differ between the two passes"):
+        accumulate(lambda chunk: NETWORK(chunk[0]) * chunk[1], chunks, loss)
+
+
+def test_statistics_of_a_batch_normalisation_are_those_of_one_pass():
+    network, once = (nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1), nn.Flatten(0)) for _ in range(2))
+    accumulate(network, lambda: X.split(4), loss)
+    for chunk in X.split(4):
+        once(chunk)
+    for (name, got), want in zip(network.named_buffers(), once.buffers(), strict=True):
+        torch.testing.assert_close(got, want, msg=name)

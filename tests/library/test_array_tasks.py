@@ -15,23 +15,31 @@ from directloss import (
     ROCAUC,
     AveragePrecision,
     AveragePrecisionAtK,
+    AveragePrecisionLoss,
     BalancedError,
+    ClassesSampler,
     FMeasure,
     HitAtK,
     IoU,
     MulticlassZeroOne,
     PartialAUC,
     PositiveDirect,
+    PositivesSampler,
     PrecisionAtK,
     PrecisionAtRecall,
     RankBiasedPrecision,
     RecallAtFPR,
     RecallAtK,
+    RetrievalLoss,
+    ScoreMemory,
     StructuredLoss,
     Task,
     TopK,
     Tversky,
+    WarmUp,
     ZeroOne,
+    diagnose,
+    metric,
 )
 from directloss.checks import LARGEST_SCORE
 from directloss.families import TRUTH, CountTask, LinearLossTask, UpdateSpec, counts
@@ -444,6 +452,22 @@ def test_a_default_device_elsewhere_leaves_tensors_of_the_host_alone(task):
     with torch.device("meta"):
         found = task.contrast(scores, target, UpdateSpec(1.0, -0.5, 1.0))
     torch.testing.assert_close(tuple(found), tuple(want), rtol=0, atol=0)
+
+
+def test_a_default_device_elsewhere_leaves_modules_and_samplers_alone():
+    scores, target, items = torch.randn(4, requires_grad=True), torch.tensor([1, 0, 0, 1]), torch.arange(4)
+    vectors = torch.randn(4, 2)
+    with torch.device("meta"):
+        values = [
+            ScoreMemory(AveragePrecisionLoss(), target)(scores, items),
+            WarmUp(AveragePrecisionLoss(), 1)(scores, target),
+            RetrievalLoss()(vectors, target),
+            metric(AveragePrecision(), scores, target, indexes=target),
+        ]
+        batches = [*PositivesSampler(target, 2), *ClassesSampler(target, 2, 2)]
+        assert str(diagnose(AveragePrecision(), scores, target))
+    assert all(value.device.type == "cpu" for value in values)
+    assert len(batches) == 4
 
 
 class Offset(LinearLossTask):

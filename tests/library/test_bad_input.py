@@ -332,6 +332,22 @@ SLIPS = {
         lambda: ScoreMemory(AveragePrecisionLoss(), LABELS).remember(LIST / 0 * 0, torch.arange(3)),
         "scores must be finite",
     ),
+    "swapped": (lambda: AveragePrecisionLoss()(LABELS.float(), LIST), "Are they swapped. Scores come first"),
+    "swapped labels": (lambda: metric(AveragePrecision(), LABELS, LIST), "Are they swapped. Scores come first"),
+    "swapped grades": (lambda: metric(NDCG(), LABELS.float(), LIST - 3), "Are they swapped. Scores come first"),
+    "sparse scores": (lambda: AveragePrecisionLoss()(S.to_sparse(), T), r"a sparse one: pass scores.to_dense\(\)"),
+    "nested scores": (
+        lambda: AveragePrecisionLoss()(torch.nested.nested_tensor(list(S), layout=torch.jagged), T),
+        "a nested one: lists of different lengths go flat with indexes=",
+    ),
+    "an ignored value of another type": (
+        lambda: AveragePrecisionLoss(ignore_index=-100)(LIST, torch.tensor([1, 0, 156], dtype=torch.uint8)),
+        "target must hold only 0 and 1 where valid; got 156",
+    ),
+    "nan embeddings": (
+        lambda: RetrievalLoss()(S / 0 * 0, LABELS[: len(S)]),
+        r"^embeddings must be finite; got nan at index \(0, 0\)",
+    ),
     "a column of labels": (lambda: PositivesSampler(LABELS[:, None], 4), r"shape \(samples,\)"),
     "labels that are none": (lambda: PositivesSampler(LABELS * 2, 4), "target must hold only 0 and 1"),
     "a batch of one": (lambda: PositivesSampler(LABELS, 1), "batch_size must be at least 2; got 1"),

@@ -61,6 +61,7 @@ def test_processes_may_differ_in_types_and_get_one_error_if_they_may_not(ranked,
         ("some ids", "Only a mask may be None in some processes: pass indexes in all"),
         ("complex", "must be bool, integer or floating-point; one of them passed another type"),
         ("complex ids", "must be bool, integer or floating-point; one of them passed another type"),
+        ("batches", "all processes must hold parts of the same lists; they hold 4 items in lists (2, 3), 4 items"),
         ("one list in the wrong shape", "lists of one item each"),
     ):
         assert all(words in one[name] for one in found), name

@@ -315,3 +315,14 @@ def test_a_run_goes_on_after_a_step_that_failed_half_way():
     value = memory(torch.tensor([-1.0, 0.0]), torch.tensor([0, 3]))
     whole = StructuredLoss(ROCAUC(), PositiveDirect(1.0))(torch.tensor([-1.0, 1.0, 0.0]), torch.tensor([0, 1, 0]))
     torch.testing.assert_close(value, whole)
+
+
+def test_labels_may_change_in_place_and_be_replaced():
+    scores = torch.tensor([4.0, 3.0, 2.0, 1.0])
+    memory = ScoreMemory(AveragePrecisionLoss(), torch.tensor([1, 0, 0, 0]))
+    for change in (
+        lambda: memory.target.copy_(torch.tensor([0, 0, 0, 1])),
+        lambda: setattr(memory, "target", memory.target.flip(0)),
+    ):
+        change()
+        assert memory(scores, torch.arange(4)) == AveragePrecisionLoss()(scores, memory.target)

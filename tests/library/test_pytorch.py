@@ -364,14 +364,14 @@ def test_repr_of_the_front_door():
     )
 
 
-def python(code: str, arguments: Sequence[str] = (), **environment: str) -> str:
-    """Run code in a fresh process and return what it prints."""
+def python(code: str, arguments: Sequence[str] = (), errors: bool = False, **environment: str) -> Any:
+    """Run code in a fresh process and return what it prints, or the process with its errors, too."""
     variables = {**os.environ, "PYTHONPATH": str(SOURCE), **environment}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=variables, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done if errors else done.stdout
 
 
 def test_import_is_silent_and_brings_neither_numba_nor_the_compiler_nor_an_extra():
@@ -422,5 +422,24 @@ caching.CacheImpl._locator_classes = []  # what numba finds where no directory c
 import sys; sys.path.insert(0, {str(tmp_path)!r}); import small
 from directloss.kernels.average_precision import average_precision_contrast as kernel
 print(kernel.stats.cache_path)
+from directloss.kernels import first_call
+first_call.ANNOUNCEMENT._say()
 """
-    assert python(code) == "2 None\nNone\n"
+    done = python(code, errors=True)
+    assert done.stdout == "2 None\nNone\n"
+    assert "in every process: there is no folder" in done.stderr
+    assert "NUMBA_CACHE_DIR" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_damaged_cache_is_made_anew(tmp_path):
+    (tmp_path / "small.py").write_text(SMALL)
+    cache = tmp_path / "cache"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import small"
+    assert python(code, NUMBA_CACHE_DIR=str(cache)) == "2 0\n"
+    for pattern in ("*.nbi", "*.nbc"):
+        for damage in (b"", b"no pickle", None):
+            for path in cache.rglob(pattern):
+                path.write_bytes(path.read_bytes()[:-20] if damage is None else damage)
+            assert python(code, NUMBA_CACHE_DIR=str(cache)) == "2 0\n", (pattern, damage)
+            assert python(code, NUMBA_CACHE_DIR=str(cache)) == "2 1\n", (pattern, damage)

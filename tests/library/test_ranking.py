@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from directloss import Hinge, NegativeDirect, PositiveDirect
+from directloss import CentralDirect, Hinge, NegativeDirect, PositiveDirect, StructuredLoss
 from directloss.families import TRUTH, UpdateSpec
 from directloss.families.ranking import ByNegatives, ByRank, RankingTask
 from directloss.kernels import ranking as kernels
@@ -585,3 +585,33 @@ def test_a_share_of_positives_that_is_an_integer_but_for_rounding_is_one():
     target = torch.arange(52) != 7  # seven positives, a negative, the other positives, a negative
     target[-1] = False
     assert PrecisionAtRecall(0.14).infer(-torch.arange(52.0), target).loss == 0  # 0.14·50 is 7.000000000000001
+
+
+@pytest.mark.parametrize("update", [PositiveDirect, NegativeDirect, CentralDirect])
+def test_a_power_of_two_scales_nothing_but_the_gradient_where_discounts_get_tiny(update):
+    generator = torch.Generator().manual_seed(0)
+    target = torch.rand(2500, generator=generator) < 0.2
+    for levels in (1, 3):
+        scores = torch.randint(levels, target.shape, generator=generator).double()
+        gradients = []
+        for scale in (1.0, 2.0**-60, 2.0**30):
+            scaled = (scores * scale).requires_grad_()
+            StructuredLoss(RankBiasedPrecision(0.7), update(scale))(scaled, target).backward()
+            gradients.append(scaled.grad * scale)
+        assert gradients[0].any()
+        assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
+
+
+def test_a_task_whose_parameter_changes_is_another_metric():
+    class Cut(RankingTask):
+        def __init__(self, k):
+            self.k = k
+
+        def gain(self, positives, negatives):
+            return ByRank([1] * positives, [1.0 if rank < self.k else 0.0 for rank in range(positives + negatives)])
+
+    scores, target = torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([1, 0, 0, 1])
+    task = Cut(1)
+    before = task.infer(scores, target).loss
+    task.k = 2
+    assert task.infer(scores, target).loss == Cut(2).infer(scores, target).loss != before

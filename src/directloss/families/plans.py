@@ -15,6 +15,7 @@ __all__ = ["ByNegatives", "ByRank", "Plan", "describe", "make_plan"]
 SMALL = 1 << 12  # cells up to which a table is solved whole
 CUT_CELLS = 1 << 26  # of the triangle above a cut that is solved whole
 ROUNDING = 1e-9  # how far sums may take a loss above 1
+NEGLIGIBLE = 1e-150  # a discount below this share of the largest is 0: times a small ε it might be, at some scales only
 
 
 class ByRank(NamedTuple):
@@ -113,6 +114,7 @@ def _checked(task: Any, gain: Any, positives: int, negatives: int) -> tuple[NDAr
             f"{place} must have discounts that never rise; got {discounts[k]} and then {discounts[k + 1]} at index "
             f"{k + 1}. A positive further down cannot gain more."
         )
+    discounts = np.where(np.abs(discounts) < NEGLIGIBLE * np.abs(discounts).max(), 0.0, discounts)
     return weights, discounts, int(by_rank)
 
 

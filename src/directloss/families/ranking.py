@@ -18,6 +18,7 @@ from functools import cache, partial
 from importlib import import_module
 from itertools import permutations
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,6 +63,10 @@ class RankingTask(KernelTask):
         for sign, algorithm in zip((">", "<"), plan.algorithms, strict=True):
             lines.append(f"weight {sign} 0: {describe(algorithm, plan)}")
         return "\n".join(lines)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        vars(self).pop("_plans", None)  # they are of other parameters
+        super().__setattr__(name, value)
 
     def plan(self, positives: int, negatives: int) -> Plan:
         """What a kernel needs to know about the gain in such lists; the latest ones are remembered."""

@@ -22,11 +22,29 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
     try:
         kernel = numba.njit(function, nogil=True, cache=True, error_model="numpy", **options)
     except RuntimeError:  # numba found no directory for its cache
+        first_call.ANNOUNCEMENT.kept = False
         return numba.njit(function, nogil=True, error_model="numpy", **options)
-    file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    cache: Any = getattr(kernel, "_cache", None)
+    file = getattr(cache, "_cache_file", None)
     if file is not None:
         file._source_stamp = _sources(function.__code__.co_filename)
+        file._load_index = _if_damaged(file._load_index, dict)
+        cache.load_overload = _if_damaged(cache.load_overload, lambda: None)
     return kernel
+
+
+def _if_damaged(load: Callable[..., Any], nothing: Callable[[], Any]) -> Callable[..., Any]:
+    """Load from the cache; of a damaged file nothing, so that numba compiles anew and writes it again."""
+
+    def tolerant(*arguments: Any) -> Any:
+        try:
+            return load(*arguments)
+        except OSError:
+            raise
+        except Exception:
+            return nothing()
+
+    return tolerant
 
 
 @cache

@@ -10,11 +10,15 @@ from typing import Any
 
 from numba.core import event
 
-__all__ = ["ANNOUNCEMENT", "MESSAGE", "Announcement"]
+__all__ = ["ANNOUNCEMENT", "MESSAGE", "NOT_KEPT", "Announcement"]
 
 MESSAGE = (
     "directloss compiles the kernels of this loss for this machine. This takes some seconds, once; numba keeps the "
     "result on disk."
+)
+NOT_KEPT = (
+    "directloss compiles the kernels of this loss for this machine. This takes some seconds, in every process: there "
+    "is no folder where numba may keep the result. Set NUMBA_CACHE_DIR to one that can be written."
 )
 
 
@@ -22,6 +26,7 @@ class Announcement(event.Listener):
     """Adds up the time that kernels of this package take to compile."""
 
     def __init__(self, patience: float = 2.0) -> None:
+        self.kept = True  # is there a folder for what is compiled
         self._left = patience  # seconds until it is said
         self._depth = 0  # a kernel that calls another one compiles it on the way
         self._began = 0.0
@@ -55,7 +60,7 @@ class Announcement(event.Listener):
         if self._said:  # a timer that could no longer be cancelled
             return
         self._said = True
-        logging.getLogger("directloss").warning(MESSAGE)
+        logging.getLogger("directloss").warning(MESSAGE if self.kept else NOT_KEPT)
 
 
 def _is_ours(event: Any) -> bool:

@@ -78,7 +78,7 @@ class MulticlassZeroOne(DiscountedGainTask):
     def __post_init__(self) -> None:
         if self.costs is not None:
             object.__setattr__(self, "costs", _checked(self.costs))
-            object.__setattr__(self, "_gains", 1 - torch.tensor(self.costs, dtype=torch.float64))
+            object.__setattr__(self, "_gains", 1 - torch.tensor(self.costs, dtype=torch.float64, device="cpu"))
 
     def discounts(self, items: int) -> NDArray[np.float64]:
         return np.ones(min(1, items))

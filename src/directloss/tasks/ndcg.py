@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import check_count, check_shape, raise_at_first
+from ..checks import SWAPPED, check_count, check_shape, raise_at_first
 from ..families.arrays import as_array
 from ..families.discounted_gain import DiscountedGainTask
 from ..task import Problem
@@ -63,7 +63,8 @@ class NDCG(DiscountedGainTask):
         if gains.size and not (gains.min() >= 0 and gains.max() <= HIGHEST):  # nor for NaN
             wrong = torch.from_numpy(~((gains >= 0) & (gains <= HIGHEST)))
             expected = f"target must hold grades from 0 to {HIGHEST} where valid"
-            raise_at_first(wrong, target, expected, "Shift or scale them.")
+            swapped = bool((scores == scores.round()).all())
+            raise_at_first(wrong, target, expected, SWAPPED if swapped else "Shift or scale them.")
         np.exp2(gains, out=gains)
         gains -= 1
         return torch.from_numpy(gains).to(target.device)
