@@ -17,6 +17,9 @@ from .checks import check_binary, check_finite, check_problems, check_strength, 
 from .groups import Groups
 from .update import TRUTH, Truth, UpdateSpec, Weight
 
+DERIVED = "_number", "_plans", "_scales"
+"""What a task does not hand on to its copies."""
+
 __all__ = ["Contrast", "Output", "Problem", "Task"]
 
 
@@ -105,7 +108,7 @@ class Task(ABC):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_number", "_plans")}  # its own
+        return {name: value for name, value in vars(self).items() if name not in DERIVED}  # its own
 
     @abstractmethod
     def oracle(self, scores: Tensor, target: Tensor, weight: Tensor | Truth, mask: Tensor) -> Output:

@@ -18,7 +18,7 @@ __all__ = ["Problem", "TaskError", "check_task", "typical_epsilon"]
 
 TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-6  # of an oracle that answers in float64, as expected, and in float32
 ATTEMPTS = 20  # to draw a second problem of the same shape
-SCALE_PROBLEMS, SCALE_LONGEST = 12, 60  # on which a scale is measured
+SCALE_PROBLEMS = 12  # on which a scale is measured
 USUAL_EPSILON = 0.1, 10.0
 
 
@@ -61,7 +61,7 @@ class _Trial(NamedTuple):
         return self.tolerance * (1 + self.scores.abs().max().item() + abs(self.weight))
 
 
-def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int = 0) -> None:
+def check_task(task: Task, *, problems: int = 200, longest: int = 5, items: int = 60, seed: int = 0) -> None:
     """Try a task on small random problems; raise a `TaskError` for the first law that it breaks.
 
     The laws are:
@@ -85,6 +85,8 @@ def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int =
         problems: the number of random problems to try.
         longest: the longest list, passed to `task.random_problem`. The number of outputs grows fast: a list of 5 has
             up to 120 rankings.
+        items: the size of the problems on which the scale is measured, passed to `task.random_problem`. Pass the
+            length of the lists that you train with.
         seed: the same seed gives the same random problems.
 
     >>> from directloss import ROCAUC
@@ -106,7 +108,7 @@ def check_task(task: Task, *, problems: int = 200, longest: int = 5, seed: int =
                 _check_padding(task, trial, generator)
                 if task.exchangeable:
                     _check_permutation(task, trial, generator)
-        _warn_of_scale(task, generator)
+        _warn_of_scale(task, items, generator)
 
 
 def typical_epsilon(task: Task, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -143,11 +145,11 @@ def typical_epsilon(task: Task, scores: Tensor, target: Tensor, mask: Tensor | N
     return (10**high).where(top - start > 1e-6, torch.nan)
 
 
-def _warn_of_scale(task: Task, generator: torch.Generator) -> None:
+def _warn_of_scale(task: Task, items: int, generator: torch.Generator) -> None:
     """Say so where ε = 1 is far from where a task answers, in problems of some size with scores from N(0, 1)."""
     measured = []
     for _ in range(SCALE_PROBLEMS):
-        problem = Problem(*task.random_problem(SCALE_LONGEST, generator))
+        problem = Problem(*task.random_problem(items, generator))
         scores = torch.randn(problem.scores.shape, generator=generator, dtype=torch.float64)
         measured.append(typical_epsilon(task, scores, problem.target, problem.mask))
     epsilons = torch.stack(measured)
@@ -158,7 +160,7 @@ def _warn_of_scale(task: Task, generator: torch.Generator) -> None:
     ):
         few = "changes nothing in most problems" if typical > 1 else "goes to the worst output in most problems"
         warnings.warn(
-            f"{task!r} keeps all laws, but its scale is unusual: with scores from N(0, 1) and up to {SCALE_LONGEST} "
+            f"{task!r} keeps all laws, but its scale is unusual: with scores from N(0, 1) and up to {items} "
             f"items it has gone half the way to the largest loss at ε = {typical:.2g}, and ε = 1 {few}. Train with an "
             "ε of that size, see typical_epsilon, or multiply F by about its inverse (docs/extending.md, Scale).",
             stacklevel=3,

@@ -553,25 +553,6 @@ def test_a_tied_pair_shares_what_its_two_orders_give():
     torch.testing.assert_close(found, (apart[0] + apart[1]) / 2)
 
 
-@pytest.mark.parametrize(
-    ("task", "scale"),
-    [
-        (AveragePrecisionAtK(2), 2 * 5 * 7 / (2 * 2)),
-        (AveragePrecisionAtK(100), 1.0),
-        (BinaryDCG(), 1.0),
-        (BinaryDCG(4), 2 * 5 * 7 / (4 * 4)),
-        (PartialAUC(0.25), 4.0),
-        (RecallAtFPR(0.5), 4.0),
-        (RecallAtFPR(0.01), 14.0),
-        (RankBiasedPrecision(0.5), 5 * 7 / 8),
-        (RankBiasedPrecision(0.9), 1.0),
-    ],
-    ids=repr,
-)
-def test_scales_are_the_share_of_pairs_that_a_metric_looks_at(task, scale):
-    assert task.scale(5, 7) == pytest.approx(scale)
-
-
 def test_a_recall_of_next_to_nothing_asks_for_the_first_positive():
     for target in ([1, 0, 1], [0, 1, 1], [0, 0, 1]):
         one, other = (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ByNegatives", "ByRank", "Plan", "describe", "make_plan"]
+__all__ = ["ByNegatives", "ByRank", "Plan", "checked", "describe", "make_plan"]
 
 SMALL = 1 << 12  # cells up to which a table is solved whole
 CUT_CELLS = 1 << 26  # of the triangle above a cut that is solved whole
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 def make_plan(task: Any, positives: int, negatives: int) -> Plan:
     """The plan of a task for such lists."""
     gain, scale = task.gain(positives, negatives), task.scale(positives, negatives)
-    weights, discounts, by_rank = _checked(task, gain, positives, negatives)
+    weights, discounts, by_rank = checked(task, gain, positives, negatives)
     best = float(weights @ (discounts[:positives] if by_rank else np.full(positives, discounts[0])))
     if not 0 < best < np.inf:
         raise ValueError(
@@ -85,7 +85,7 @@ def make_plan(task: Any, positives: int, negatives: int) -> Plan:
     return Plan(weights, discounts, by_rank, best, scale / (positives * negatives), equal_weights, algorithms, cut)
 
 
-def _checked(task: Any, gain: Any, positives: int, negatives: int) -> tuple[NDArray[Any], NDArray[Any], int]:
+def checked(task: Any, gain: Any, positives: int, negatives: int) -> tuple[NDArray[Any], NDArray[Any], int]:
     """The vectors of a gain; raises an error if they are not valid."""
     place = f"{type(task).__name__}.gain({positives}, {negatives})"
     if not isinstance(gain, ByRank | ByNegatives):

@@ -17,6 +17,7 @@ from abc import abstractmethod
 from functools import cache, partial
 from importlib import import_module
 from itertools import permutations
+from math import log2
 from types import ModuleType
 from typing import Any
 
@@ -28,7 +29,8 @@ from torch import Tensor
 from ..task import Output
 from ..update import TRUTH, Truth
 from .arrays import KernelTask, PackedLists, binary
-from .plans import ByNegatives, ByRank, Plan, describe, make_plan
+from .plans import ByNegatives, ByRank, Plan, checked, describe, make_plan
+from .scale import natural_scale
 
 __all__ = ["ByNegatives", "ByRank", "RankingTask"]
 
@@ -53,8 +55,20 @@ class RankingTask(KernelTask):
         """The gain in a list with these numbers of positives and negatives, at least one of each."""
 
     def scale(self, positives: int, negatives: int) -> float:
-        """The factor of F, so that ε has the unit of score margins; 1 suits metrics that depend on all pairs."""
-        return 1.0
+        """The factor of F, measured from the gain, so that ε = 1 goes about half the way to the largest loss.
+
+        It holds for scores whose standard deviation is about 1. Long lists have that of a list of about their size.
+        """
+        scales: dict[tuple[int, int], float] = vars(self).setdefault("_scales", {})
+        sizes = _rounded(positives), _rounded(negatives)
+        if sizes not in scales:
+            try:
+                weights, discounts, by_rank = checked(self, self.gain(*sizes), *sizes)
+            except Exception:  # a gain of one size only; its own error, if it has one, comes again
+                sizes = positives, negatives
+                weights, discounts, by_rank = checked(self, self.gain(*sizes), *sizes)
+            scales[sizes] = natural_scale(weights, discounts, bool(by_rank), negatives=sizes[1])
+        return scales[sizes]
 
     def explain(self, positives: int, negatives: int) -> str:
         """How inference is done for each sign of the weight, and what it costs after sorting."""
@@ -65,7 +79,8 @@ class RankingTask(KernelTask):
         return "\n".join(lines)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        vars(self).pop("_plans", None)  # they are of other parameters
+        for measured in ("_plans", "_scales"):  # of other parameters
+            vars(self).pop(measured, None)
         super().__setattr__(name, value)
 
     def plan(self, positives: int, negatives: int) -> Plan:
@@ -139,7 +154,7 @@ class RankingTask(KernelTask):
                         feature[below] -= 1
             features.append(feature)
             losses.append(1 - self._quality(above, negatives) if positives and negatives else 0.0)
-        share = self.scale(positives, negatives) / (positives * negatives) if positives and negatives else 0.0
+        share = self.plan(positives, negatives).share if positives and negatives else 0.0
         return Output(torch.tensor(features, dtype=torch.float64) * share, torch.tensor(losses, dtype=torch.float64))
 
     def _quality(self, above: list[int], negatives: int) -> float:
@@ -155,3 +170,8 @@ class RankingTask(KernelTask):
 @cache
 def _kernels() -> ModuleType:
     return import_module("directloss.kernels.lists")  # on first use: importing numba takes half a second
+
+
+def _rounded(items: int) -> int:
+    """A number of items within a tenth, so that lists of many lengths need few scales."""
+    return items if items <= 16 else round(2 ** (round(4 * log2(items)) / 4))

@@ -32,6 +32,9 @@ class AveragePrecision(RankingTask):
     def gain(self, positives: int, negatives: int) -> ByRank:
         return ByRank(np.arange(1, positives + 1), 1 / np.arange(1, positives + negatives + 1))
 
+    def scale(self, positives: int, negatives: int) -> float:
+        return 1.0  # as in the paper
+
     def explain(self, positives: int, negatives: int) -> str:
         return (
             f"{self!r}, {positives:,} positives, {negatives:,} negatives\n"

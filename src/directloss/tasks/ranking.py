@@ -1,7 +1,6 @@
 """Ranking metrics, each two vectors: what a positive weighs, and what its place is worth.
 
-`families/ranking.py` says what the outputs and F are. ε is in units of score margins for metrics that look at all
-pairs. A metric that looks at few of them says which ε does.
+`families/ranking.py` says what the outputs and F are.
 """
 
 from dataclasses import dataclass
@@ -41,11 +40,6 @@ def _only(i: int, positives: int) -> NDArray[np.float64]:
     return (np.arange(positives) == i).astype(np.float64)
 
 
-def _pairs_above(k: int, positives: int, negatives: int) -> float:
-    """The scale of a metric of the first k ranks: twice the number of pairs over the number that it looks at."""
-    return max(1.0, 2 * positives * negatives / (k * min(k, positives)))
-
-
 @dataclass(frozen=True)
 class AveragePrecisionAtK(RankingTask):
     """1 − average precision of the first k ranks, as a share of what min(k, P) positives there can reach.
@@ -62,9 +56,6 @@ class AveragePrecisionAtK(RankingTask):
     def gain(self, positives: int, negatives: int) -> ByRank:
         return ByRank(np.arange(1, positives + 1), _until(self.k, 1 / _ranks(positives, negatives)))
 
-    def scale(self, positives: int, negatives: int) -> float:
-        return _pairs_above(self.k, positives, negatives)
-
 
 @dataclass(frozen=True)
 class ROCAUC(RankingTask):
@@ -76,6 +67,9 @@ class ROCAUC(RankingTask):
 
     def gain(self, positives: int, negatives: int) -> ByNegatives:
         return ByNegatives(np.ones(positives), 1 - np.arange(negatives + 1) / negatives)
+
+    def scale(self, positives: int, negatives: int) -> float:
+        return 1.0  # all pairs count the same: ε is a margin between two scores
 
 
 @dataclass(frozen=True)
@@ -97,9 +91,6 @@ class PartialAUC(RankingTask):
     def gain(self, positives: int, negatives: int) -> ByNegatives:
         return ByNegatives(np.ones(positives), np.maximum(1 - np.arange(negatives + 1) / (self.max_fpr * negatives), 0))
 
-    def scale(self, positives: int, negatives: int) -> float:
-        return 1 / self.max_fpr
-
 
 @dataclass(frozen=True)
 class RecallAtFPR(RankingTask):
@@ -118,15 +109,10 @@ class RecallAtFPR(RankingTask):
         allowed = np.arange(negatives + 1) <= self.fpr * negatives
         return ByNegatives(np.ones(positives), allowed.astype(np.float64))
 
-    def scale(self, positives: int, negatives: int) -> float:
-        return 2 / max(self.fpr, 1 / negatives)
-
 
 @dataclass(frozen=True)
 class ReciprocalRank(RankingTask):
     """1 − 1/(rank of the first positive): the mean over lists is 1 − MRR.
-
-    It depends on one positive, but F on all pairs. So take an ε of about 0.5/P².
 
     >>> ReciprocalRank().infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(0.5000)
@@ -139,8 +125,6 @@ class ReciprocalRank(RankingTask):
 @dataclass(frozen=True)
 class HitAtK(RankingTask):
     """0 where a positive is among the first k, else 1.
-
-    It depends on one positive and one rank, but F on all pairs. So take an ε of about k²/(2PM).
 
     >>> HitAtK(1).infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(1.)
@@ -158,8 +142,6 @@ class HitAtK(RankingTask):
 @dataclass(frozen=True)
 class PrecisionAtRecall(RankingTask):
     """1 − precision where recall first reaches a share.
-
-    It depends on one positive, but F on all pairs. So take an ε of about 0.2 for M/P = 10, and 2 for M/P = 250.
 
     >>> PrecisionAtRecall(0.5).infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(0.5000)
@@ -192,9 +174,6 @@ class BinaryDCG(RankingTask):
     def gain(self, positives: int, negatives: int) -> ByRank:
         return ByRank(np.ones(positives), _until(self.k, 1 / np.log2(1 + _ranks(positives, negatives))))
 
-    def scale(self, positives: int, negatives: int) -> float:
-        return 1.0 if self.k is None else _pairs_above(self.k, positives, negatives)
-
 
 @dataclass(frozen=True)
 class RankBiasedPrecision(RankingTask):
@@ -212,15 +191,10 @@ class RankBiasedPrecision(RankingTask):
     def gain(self, positives: int, negatives: int) -> ByRank:
         return ByRank(np.ones(positives), self.persistence ** (_ranks(positives, negatives) - 1))
 
-    def scale(self, positives: int, negatives: int) -> float:
-        return max(1.0, positives * negatives * (1 - self.persistence) ** 2 / 2)
-
 
 @dataclass(frozen=True)
 class LastRank(RankingTask):
     """The share of negatives above the last positive; KDD Cup 2004 measures the rank of it.
-
-    It depends on one positive, but F on all pairs. So take an ε of about 0.7/P.
 
     >>> LastRank().infer(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0, 1, 1])).loss
     tensor(1.)
