@@ -115,3 +115,12 @@ def test_a_shifted_number_a_swapped_row_and_a_number_by_hand_are_found():
 def test_links_to_files_lead_somewhere(path):
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text()):
         assert (path.parent / link).exists(), link
+
+
+def test_the_page_of_errors_quotes_what_the_library_says():
+    page = (ROOT / "docs" / "errors.md").read_text()
+    source = "".join(path.read_text() for path in (ROOT / "src" / "directloss").rglob("*.py"))
+    said = re.sub(r'"\s*f?"', "", source).lower()  # strings that go on in the next line
+    quoted = re.findall(r"^\| \*(.+?)\* \|", page, re.MULTILINE)
+    assert len(quoted) > 15
+    assert [words for words in quoted if words.lower() not in said] == []

@@ -33,6 +33,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "families": 4,
     "tasks": 5,
     "testing": 5,
+    "advice": 5,
     "loss": 6,
     "metric": 7,
     "diagnosis": 7,

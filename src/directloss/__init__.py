@@ -1,5 +1,6 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
+from .advice import TrainingWarning
 from .diagnosis import Diagnosis, diagnose
 from .loss import (
     AveragePrecisionLoss,
@@ -85,6 +86,7 @@ __all__ = [
     "StructuredLoss",
     "Task",
     "TopK",
+    "TrainingWarning",
     "Tversky",
     "Update",
     "WarmUp",

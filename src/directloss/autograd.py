@@ -46,21 +46,21 @@ class _Value(torch.autograd.Function):
 
 def differentiable(
     task: Any, spec: UpdateSpec, scores: Tensor, target: Tensor, mask: Tensor | None, groups: Groups | None = None
-) -> tuple[Tensor, Tensor]:
-    """The value of every problem, with its gradient on scores, and which problems count in a mean."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The value of every problem, attached to scores by its gradient, that gradient, and which problems count."""
     if not needs_dispatch(scores):
         gradient, value, counted = task.contrast(scores.detach(), target, spec, mask, groups)
         of = None if groups is None else torch.from_numpy(groups.numbers).to(scores.device)
         if not scores.requires_grad:
-            return value, counted
+            return value, gradient, counted
         scores = scores if scores.dtype == gradient.dtype else scores.to(gradient.dtype)
-        return _Value.apply(scores, (gradient, value, of)), counted
+        return _Value.apply(scores, (gradient, value, of)), gradient, counted
     check_problems(scores, target, mask, task.event_dims, task.mask_dims)
     weights = (_as_tensor(weight, scores) for weight in spec)
     gradient, value, counted = _contrast(scores.detach(), target, mask, *weights, describe(task))
     values = (scores.to(gradient.dtype) * gradient).flatten(-task.event_dims).sum(-1)  # for the graph
     values.detach().copy_(value)  # for the value: exact, and not NaN where a masked item is
-    return values, counted
+    return values, gradient, counted
 
 
 def run_output(

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .advice import Advice
 from .autograd import differentiable
-from .checks import check_list_weight, check_one_shape, check_parts, check_reduction, check_scored, check_tensors
+from .checks import (
+    check_list_weight,
+    check_one_shape,
+    check_parts,
+    check_reduction,
+    check_scored,
+    check_tensors,
+    needs_dispatch,
+)
 from .group_module import GroupModule
 from .layout import arrange
 from .task import Task
@@ -45,6 +54,26 @@ def structured_loss(
     process_group: Any = None,
 ) -> Tensor:
     """The loss of an update on a task; see `StructuredLoss`."""
+    return _evaluate(
+        None, task, update, scores, target, mask, reduction, dim, indexes, weight, ignore_index, process_group
+    )
+
+
+def _evaluate(
+    advice: Advice | None,
+    task: Task,
+    update: Update,
+    scores: Tensor,
+    target: Tensor,
+    mask: Tensor | None,
+    reduction: str,
+    dim: int,
+    indexes: Tensor | None,
+    weight: Tensor | None,
+    ignore_index: int | None,
+    process_group: Any,
+) -> Tensor:
+    """Check, arrange, contrast and reduce; a module adds its advice."""
     check_parts(task, update)
     check_reduction(reduction)
     check_tensors(scores, target, mask)
@@ -52,13 +81,15 @@ def structured_loss(
         from .uncompiled import run_uncompiled
 
         return run_uncompiled(
-            structured_loss, task, update, scores, target, mask, reduction, dim=dim, indexes=indexes, weight=weight,
-            ignore_index=ignore_index, process_group=process_group,
+            _evaluate, advice, task, update, scores, target, mask, reduction, dim, indexes, weight, ignore_index,
+            process_group,
         )  # fmt: skip
     if is_autocast(scores):  # at least float32, as in torch's own losses
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     lists = arrange(task, scores, target, mask, dim, indexes, ignore_index, process_group)
-    values, counted = differentiable(task, update.spec, lists.scores, lists.target, lists.mask, lists.groups)
+    values, gradient, counted = differentiable(task, update.spec, lists.scores, lists.target, lists.mask, lists.groups)
+    if advice is not None and values.requires_grad and not needs_dispatch(scores):
+        advice.watch(task, lists, values, gradient, counted)
     value = reduce(values, counted, weight, reduction)
     dtype = lists.scores.dtype  # of all processes
     return value if value.dtype is dtype else value.to(dtype)
@@ -142,6 +173,7 @@ class StructuredLoss(GroupModule):
         self.dim = dim
         self.ignore_index = ignore_index
         self.process_group = process_group
+        self._advice = Advice()
 
     def forward(
         self,
@@ -154,19 +186,10 @@ class StructuredLoss(GroupModule):
         weight: Tensor | None = None,
     ) -> Tensor:
         """The loss of these scores."""
-        return structured_loss(
-            self.task,
-            self.update,
-            scores,
-            target,
-            mask,
-            self.reduction,
-            dim=self.dim if dim is None else dim,
-            indexes=indexes,
-            weight=weight,
-            ignore_index=self.ignore_index,
-            process_group=self.process_group,
-        )
+        return _evaluate(
+            self._advice, self.task, self.update, scores, target, mask, self.reduction,
+            self.dim if dim is None else dim, indexes, weight, self.ignore_index, self.process_group,
+        )  # fmt: skip
 
     if TYPE_CHECKING:  # torch's own says nothing of the arguments
 
@@ -233,7 +256,7 @@ class ROCAUCLoss(StructuredLoss):
 
 
 class NDCGLoss(StructuredLoss):
-    """`StructuredLoss` on `NDCG`, of the first k ranks or all; the target holds grades.
+    """`StructuredLoss` on `NDCG`, of the first k ranks or all; the target holds grades, worth 2^grade − 1.
 
     >>> scores, grades = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 3, 1])
     >>> NDCGLoss(k=2)(scores, grades)
@@ -246,11 +269,14 @@ class NDCGLoss(StructuredLoss):
         reduction: str = "mean",
         *,
         k: int | None = None,
+        gains: str = "exponential",
         dim: int = -1,
         ignore_index: int | None = None,
         process_group: Any = None,
     ) -> None:
-        super().__init__(NDCG(k), update, reduction, dim=dim, ignore_index=ignore_index, process_group=process_group)
+        super().__init__(
+            NDCG(k, gains), update, reduction, dim=dim, ignore_index=ignore_index, process_group=process_group
+        )
 
 
 class IoULoss(StructuredLoss):

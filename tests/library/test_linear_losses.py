@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from members import UPDATES, lists
 from sklearn.metrics import balanced_accuracy_score, ndcg_score, top_k_accuracy_score, zero_one_loss
 
-from directloss import Hinge, PositiveDirect, StructuredLoss, Task, ZeroOne
+from directloss import Hinge, NDCGLoss, PositiveDirect, StructuredLoss, Task, ZeroOne
 from directloss.families.discounted_gain import DiscountedGainTask
 from directloss.families.linear_loss import LinearLossTask
 from directloss.tasks.balanced_error import BalancedError
@@ -374,3 +374,19 @@ class ReciprocalDiscount(DiscountedGainTask):
 
 def test_discounts_of_your_own():
     check_task(ReciprocalDiscount())
+
+
+def test_gains_are_exponential_or_linear():
+    scores, grades = torch.tensor([0.5, 0.4, 0.3, 0.1]), torch.tensor([0, 1, 3, 0])
+    for gains, worth in (("exponential", 2**grades - 1), ("linear", grades)):
+        for k in (None, 2):
+            quality = 1 - NDCG(k, gains).infer(scores, grades).loss.item()
+            assert quality == pytest.approx(ndcg_score([worth.tolist()], [scores.tolist()], k=k))
+    assert NDCGLoss(k=2, gains="linear")(scores, grades) == StructuredLoss(NDCG(2, "linear"), PositiveDirect(1.0))(
+        scores, grades
+    )
+    assert repr(NDCG(3)) == "NDCG(k=3)"
+    assert repr(NDCG(3, "linear")) == "NDCG(k=3, gains='linear')"
+    check_task(NDCG(gains="linear"), problems=20)
+    with pytest.raises(ValueError, match="gains must be 'exponential' or 'linear'; got 'log'"):
+        NDCG(gains="log")

@@ -25,14 +25,15 @@ from ..task import Problem
 
 __all__ = ["NDCG"]
 
-HIGHEST = 500  # the square of its gain is a float64
+HIGHEST = {"exponential": 500, "linear": 1e100}  # grade, whose gain has a square that is a float64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NDCG(DiscountedGainTask):
     """1 − NDCG. Every oracle is exact, O(n log n).
 
-    The target holds grades, 0 or more, whole or not. For gains of your own pass log2(1 + gain).
+    The target holds grades, 0 or more, integers or not. The gain of an item is 2^grade − 1, or its grade if gains are
+    "linear". scikit-learn's `ndcg_score` takes gains in the place of grades: `ndcg_score(2**grades - 1, scores)`.
 
     >>> task = NDCG()
     >>> scores, grades = torch.tensor([0.5, 0.4, 0.3, 0.1]), torch.tensor([0, 1, 3, 0])
@@ -44,10 +45,18 @@ class NDCG(DiscountedGainTask):
 
     k: int | None = None
     """Ranks that count; None: all of them."""
+    gains: str = "exponential"
+    """What grades are worth, "exponential" or "linear"."""
 
     def __post_init__(self) -> None:
         if self.k is not None:
             check_count("k", self.k)
+        if self.gains not in HIGHEST:
+            raise ValueError(f"gains must be 'exponential' or 'linear'; got {self.gains!r}.")
+
+    def __repr__(self) -> str:
+        gains = "" if self.gains == "exponential" else f", gains={self.gains!r}"
+        return f"NDCG(k={self.k}{gains})"
 
     def discounts(self, items: int) -> NDArray[np.float64]:
         return _discounts(items if self.k is None else min(self.k, items))
@@ -60,13 +69,15 @@ class NDCG(DiscountedGainTask):
         valid = as_array(mask)
         if not valid.all():
             gains[~valid] = 0.0
-        if gains.size and not (gains.min() >= 0 and gains.max() <= HIGHEST):  # nor for NaN
-            wrong = torch.from_numpy(~((gains >= 0) & (gains <= HIGHEST)))
-            expected = f"target must hold grades from 0 to {HIGHEST} where valid"
+        highest = HIGHEST[self.gains]
+        if gains.size and not (gains.min() >= 0 and gains.max() <= highest):  # nor for NaN
+            wrong = torch.from_numpy(~((gains >= 0) & (gains <= highest)))
+            expected = f"target must hold grades from 0 to {highest:g} where valid"
             swapped = bool((scores == scores.round()).all())
             raise_at_first(wrong, target, expected, SWAPPED if swapped else "Shift or scale them.")
-        np.exp2(gains, out=gains)
-        gains -= 1
+        if self.gains == "exponential":
+            np.exp2(gains, out=gains)
+            gains -= 1
         return torch.from_numpy(gains).to(target.device)
 
     def random_problem(self, longest: int, generator: torch.Generator) -> Problem:
