@@ -207,7 +207,7 @@ def test_public_names():
     assert tasks <= set(directloss.__all__)
     assert set(directloss.__all__) - tasks == {
         "AveragePrecisionLoss", "IoULoss", "NDCGLoss", "ROCAUCLoss", "RetrievalLoss", "StructuredLoss",
-        "direct_loss", "structured_loss",
+        "direct_loss", "structured_loss", "TrainingWarning",
         "CentralDirect", "Hinge", "NegativeDirect", "Perceptron", "PositiveDirect", "Update",
         "ClassesSampler", "PositivesSampler", "ScoreMemory", "WarmUp", "accumulate",
         "Diagnosis", "Output", "Task", "diagnose", "metric",

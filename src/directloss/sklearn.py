@@ -240,7 +240,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
             raise ValueError(f"y has a class that is not among {self.classes_.tolist()}: {unknown.tolist()[0]!r}.")
-        largest = np.abs(features).max(axis=0, initial=0.0)
+        largest = np.abs(features).max(axis=0, initial=0.0).astype(np.float64)
         if (largest > LARGEST).any():
             column = int(largest.argmax())
             raise ValueError(

@@ -165,6 +165,7 @@ def test_layout_in_memory_changes_nothing(member, layout):
     torch.testing.assert_close(gradient(loss, view(scores), view(target)), gradient(loss, *plain))
 
 
+@pytest.mark.filterwarnings("ignore::directloss.TrainingWarning")
 @pytest.mark.parametrize("member", MEMBERS, ids=str)
 def test_gradient_is_that_of_the_value_away_from_ties(member):
     generator = torch.Generator().manual_seed(0)
