@@ -25,7 +25,7 @@ from directloss_studies.data.voc import ACTIONS, read_actions
 from directloss_studies.harness.cache import Cache
 from directloss_studies.harness.options import arguments
 from directloss_studies.harness.progress import no_steps
-from directloss_studies.harness.study import Made, Run
+from directloss_studies.harness.study import Provenance, Run
 from directloss_studies.linear_models import LINEAR_MODELS
 from directloss_studies.registry import STUDIES
 from directloss_studies.report.verdicts import judge
@@ -329,7 +329,7 @@ def test_features_of_ones_own_are_matched_to_boxes_and_learned(place, own, tmp_p
     order = np.random.default_rng(0).permutation(len(rows))
     np.savez(tmp_path / "clip.npz", **{name: array[order] for name, array in arrays.items()})
     assert from_file(place, tmp_path / "clip.npz") == source
-    asked = STUDIES["actions"].asked("quick", 1, source)
+    asked = STUDIES["actions"].options_from("quick", 1, source)
     assert arguments(asked) == "--preset quick --seeds 1 --root DEVKIT --train head --features FILE"
     (config,) = (c for c in configs(asked, source) if (c.method, c.noise) == ("GCE", 0.0))
     result = run(dataclasses.replace(config, iterations=40))
@@ -513,7 +513,7 @@ def test_a_summary_of_fine_tuning_shows_what_it_did():
     plain = dataclasses.replace(
         config, method="x-ent", settings=tuple(s._replace(strength=1.0) for s in config.settings)
     )
-    found = actions_summary.summarise([Run(each, one.result, one.made) for each in (config, plain)])
+    found = actions_summary.summarise([Run(each, one.result, one.provenance) for each in (config, plain)])
     *means, table = found.tables
     assert [row[0] for row in means[0].rows] == ["x-ent", "pos-AP"]  # all of x-ent is plain here
     assert "plain" not in means[0].note
@@ -597,7 +597,7 @@ def invented(action, method, noise, seed):
         test=((0.0, level - 0.2, level - 0.1), (level, level - 0.3, level + 0.1)),
         dead=(0.0, 0.0, 0.0),
     )
-    return Run(config, result, Made(1.0))
+    return Run(config, result, Provenance(1.0))
 
 
 @pytest.fixture(scope="module")
@@ -674,7 +674,7 @@ def test_a_summary_can_be_made_at_any_time():
 def test_smooth_ap_counts_where_it_is_tried():
     def also(action, method, noise, seed):
         run = invented(action, "x-ent" if method == "Smooth-AP" else method, noise, seed)
-        return Run(dataclasses.replace(run.config, method=method), run.result, run.made)
+        return Run(dataclasses.replace(run.config, method=method), run.result, run.provenance)
 
     levels = (0.0, 0.1, 0.2, 0.3, 0.4)
     runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, levels, range(3))]
@@ -688,7 +688,7 @@ def test_smooth_ap_counts_where_it_is_tried():
 def test_runs_on_other_data_stand_apart():
     runs = [invented(*one) for one in itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))]
     other = dataclasses.replace(SOURCE, features="other")
-    runs += [Run(dataclasses.replace(run.config, source=other), run.result, run.made) for run in runs[:5]]
+    runs += [Run(dataclasses.replace(run.config, source=other), run.result, run.provenance) for run in runs[:5]]
     names = {record.variant.split(":")[0] for record in actions_summary.summarise(runs).records}
     assert len(names) == 2
     assert all(name.startswith("squeezenet, linear head (data and weights ") for name in names)
@@ -725,5 +725,5 @@ def test_choosing_never_looks_at_test():
     for rule in actions_summary.RULES:
         before = rule.choose(one)
         test = tuple(tuple(random.random() for _ in range(3)) for _ in range(2))
-        changed = Run(one.config, dataclasses.replace(one.result, test=test), one.made)
+        changed = Run(one.config, dataclasses.replace(one.result, test=test), one.provenance)
         assert rule.choose(changed) == before

@@ -243,7 +243,7 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["check", "nomodule:Task"], "There is no module 'nomodule'"),
         (["check", "directloss:Nothing"], "directloss has no 'Nothing'."),
         (["check", "directloss:Task"], "abstract"),
-        (["check", "directloss:average_precision_loss"], "is not a Task"),
+        (["check", "directloss:structured_loss"], "is not a Task"),
         (["report", ".", "--html", "page.md"], "--html page.md must end in .html"),
         (["nonsense"], "nonsense"),
     ],

@@ -22,7 +22,7 @@ from directloss_studies.detection.config import Config, DetectionOptions, Object
 from directloss_studies.detection.images import CACHE, PARTS, Images, cache_images, pick, read_images
 from directloss_studies.detection.study import SHARE, configs, prepare, run
 from directloss_studies.harness.cache import Cache
-from directloss_studies.harness.study import Made, Run
+from directloss_studies.harness.study import Provenance, Run
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.linear_models import LINEAR_MODELS
 from directloss_studies.networks import Heads, Scaling
@@ -573,7 +573,7 @@ def test_what_a_run_of_lost_networks_leaves_is_json_and_no_detector_that_cannot_
     assert 0 <= found.test[0] <= 1
     json.dumps(encode(found), allow_nan=False)
     calm = config(prepared.source, category="cat", settings=(Setting(1.0, 0.3, 0.0),), iterations=10)
-    runs = [Run(each, run(each), Made(0.0)) for each in (one, calm)]
+    runs = [Run(each, run(each), Provenance(0.0)) for each in (one, calm)]
     written = detection.export(runs, tmp_path)
     weights = np.concatenate(head_of(found)[:1])
     assert len(written) == len(list(tmp_path.iterdir())) == np.isfinite(weights).all()
@@ -645,7 +645,7 @@ def exported(source, category, method, weights, threshold, seed=0):
     counts = TrainingCounts(1, 1), ObjectCounts(1, 1, 1)
     knots = ((threshold, 0.5), (3 * threshold, 0.75))
     found = Result((0.4, 0.5), (0.5, 0.5), 1, (0.0, 0.0), *counts, 1.0, (1.0,), text, threshold, {}, knots)
-    return Run(one, found, Made(0.0))
+    return Run(one, found, Provenance(0.0))
 
 
 def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_first_seed(prepared, tmp_path):

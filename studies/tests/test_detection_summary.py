@@ -20,7 +20,7 @@ from directloss_studies.detection.pictures import Picture, gallery, picture
 from directloss_studies.detection.summary import RULES, summarise
 from directloss_studies.harness.options import arguments
 from directloss_studies.harness.store import Store
-from directloss_studies.harness.study import Figure, Made, Run
+from directloss_studies.harness.study import Figure, Provenance, Run
 from directloss_studies.methods import PLAIN
 from directloss_studies.registry import STUDIES
 from directloss_studies.report.figures import bars
@@ -67,7 +67,7 @@ def invented(method, noise, seed, category, level=None, source=SOURCE):
         threshold=0.5,
         pictures={"best": (shown("a<b"), shown("c&d")), "worst": (shown('e"f'),)} if seed == 0 else {},
     )
-    return Run(config, result, Made(1.0))
+    return Run(config, result, Provenance(1.0))
 
 
 def everything(seeds=3, categories=CATEGORIES, level=lambda *which: None, source=SOURCE):
@@ -445,23 +445,23 @@ def test_two_sources_stand_apart(changes, mark, unrendered):
 )
 def test_options_of_a_source_are_a_command_that_asks_for_it_again(changes):
     source = Source(**{**SOURCE.__dict__, **changes})
-    given = detection.STUDY.asked("paper", 2, source)
+    given = detection.STUDY.options_from("paper", 2, source)
     group = typer.main.get_command(cli.app).commands["reproduce"]  # pyright: ignore[reportAttributeAccessIssue]
     asked = group.commands["detection"].make_context("detection", shlex.split(arguments(given))).params
     assert (asked.pop("preset"), asked.pop("seeds")) == ("paper", 2)
-    assert detection.STUDY.asked("paper", 2, SimpleNamespace(**asked)) == given
+    assert detection.STUDY.options_from("paper", 2, SimpleNamespace(**asked)) == given
     names = ("backbone", "features", "images", "boxes", "side", "positive", "negative", "batch", "hard")
     assert {name: asked[name] for name in names} == {name: getattr(source, name) for name in names}
 
 
 def test_a_report_shows_them(tmp_path):
     store = Store(tmp_path / "detection" / "paper", detection.STUDY)
-    for config in detection.configs(detection.STUDY.asked("paper", 1, SOURCE), SOURCE):
+    for config in detection.configs(detection.STUDY.options_from("paper", 1, SOURCE), SOURCE):
         if config.category == "car" and config.noise == 0.0:
             like = invented(config.method, 0.0, 0, "car", level=LEVEL.get(config.method, 0.4)).result
             more = (0.0,) * (len(config.settings) - 3)
             result = replace(like, test=like.test + more, held_out=like.held_out + more, dead=like.dead + more)
-            store.write(Run(config, result, Made(1.0)))
+            store.write(Run(config, result, Provenance(1.0)))
     sections = gather(tmp_path, STUDIES.values())
     page, tables = html(sections), markdown(sections)
     assert "Table 2 of the paper, and ours" in tables

@@ -391,7 +391,7 @@ BAD_HEADS = {
     "a table of thresholds": {"thresholds": np.zeros((2, 2), np.float32)},
     "one bias": {"biases": np.zeros((), np.float32)},
     "text": {"biases": np.array(["a", "b"])},
-    "whole numbers": {"thresholds": np.zeros(2, np.int32)},
+    "integers": {"thresholds": np.zeros(2, np.int32)},
     "complex": {"weights": np.zeros((4608, 2), np.complex64)},
 }
 
@@ -805,7 +805,7 @@ def test_there_are_no_detectors_before_all_runs_of_the_source_are_there(reproduc
     store = Store(tmp_path / "detection" / "quick", detection.STUDY)
 
     def export(seeds, source):
-        configs = detection.configs(detection.STUDY.asked("quick", seeds, source), source)
+        configs = detection.configs(detection.STUDY.options_from("quick", seeds, source), source)
         _export(store, configs, "quick", tmp_path)
 
     shutil.copytree(reproduced.folder / "runs" / "detection" / "quick", store.folder)

@@ -12,7 +12,7 @@ from commands import call
 from directloss_studies.data import tabular
 from directloss_studies.data.queries import read_lambdarank, read_letor
 from directloss_studies.data.tabular import TableError, read_table
-from directloss_studies.harness.study import Made
+from directloss_studies.harness.study import Provenance
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.own_metric.boosting import is_installed
 from directloss_studies.own_metric.config import AT_ZERO, METRICS, Config, DataOptions, Result, Run
@@ -309,7 +309,7 @@ def run_of(method, seed, value, metric="AP"):
     chosen = {**flat, metric: ((0.1, 0.9), (0.3, 0.3))}
     test = {**flat, metric: ((0.0, value), (0.5, 0.5))}
     config = Config(method, seed, "made table", None, 2, settings)
-    return Run(config, Result((1, 2), chosen, test, (0.0, 0.5)), Made(1.0))
+    return Run(config, Result((1, 2), chosen, test, (0.0, 0.5)), Provenance(1.0))
 
 
 def test_summary_chooses_by_the_metric_of_the_column_and_pairs_seeds():
@@ -440,9 +440,7 @@ def test_bad_lines_are_refused_in_words(tmp_path, line, says):
         read_lambdarank(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "says"), [("2\n2\n", "add up to 3; got 4"), ("x\n", "whole number"), ("0\n3\n", "add")]
-)
+@pytest.mark.parametrize(("sizes", "says"), [("2\n2\n", "add up to 3; got 4"), ("x\n", "integer"), ("0\n3\n", "add")])
 def test_query_sizes_must_add_up(tmp_path, sizes, says):
     for name in ("rank.train", "rank.test"):
         (tmp_path / name).write_text("1 1:2\n0 1:1\n0 2:1\n")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from directloss_studies import paths
 from directloss_studies.harness.options import Options
-from directloss_studies.harness.study import Made, Run
+from directloss_studies.harness.study import Provenance, Run
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.sweep import Setting
 
@@ -117,7 +117,7 @@ def test_run_repeats_itself_and_learns():
             assert told[-1] == 1.0
             result.check(config)
             assert decode(paths.Result, encode(result)) == result
-            chosen = paths._chosen(Run(config, result, Made(1.0)))
+            chosen = paths._chosen(Run(config, result, Provenance(1.0)))
             reached[config.method] = chosen.value(result.test) / max(result.test[0])
             if config.method == paths.WARM:
                 assert paths.run(config) == result
@@ -130,7 +130,9 @@ def test_summary_names_the_method_with_the_least_regret():
     for config in paths.configs(Options(seeds=3)):
         level = 0.1 + 0.1 * paths.METHODS.index(config.method) + 0.001 * config.seed
         curve = tuple(tuple(level + 0.01 * k for k in range(len(config.settings))) for _ in range(3))
-        runs.append(Run(config, paths.Result((0, 100, 200), curve, curve, (0.0,) * len(config.settings)), Made(1.0)))
+        runs.append(
+            Run(config, paths.Result((0, 100, 200), curve, curve, (0.0,) * len(config.settings)), Provenance(1.0))
+        )
     summary = paths.summarise(runs)
     assert "pos-regret has the least regret on test instances (0.101)" in summary.headline
     assert (0, 1) in summary.tables[0].best

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from directloss_studies.harness.store import Store, _digest
-from directloss_studies.harness.study import Claim, Comparison, Made, Run, Table
+from directloss_studies.harness.study import Claim, Comparison, Provenance, Run, Table
 from directloss_studies.registry import STUDIES
 from directloss_studies.report.forest import forest
 from directloss_studies.report.markdown import _table, markdown
@@ -58,7 +58,7 @@ def fill(folder, preset="paper", seeds=4, names=OWN_DATA, leave_out=0):
         store = Store(folder / name / preset, study)
         configs = study.configs(study.options(preset=preset, seeds=seeds), None)
         for config in configs[: len(configs) - leave_out]:
-            store.write(Run(config, invented(study, config, generator), Made(1.5, python="3", torch="2")))
+            store.write(Run(config, invented(study, config, generator), Provenance(1.5, python="3", torch="2")))
     return folder
 
 
@@ -120,7 +120,7 @@ def test_figures_come_before_claims_and_claims_before_tables(sections, whole_pag
     page = whole_page
     for section in sections:
         of_this = page[page.index(f'<section id="{section.study.name}-paper">') :]
-        places = [of_this.index(mark) for mark in ("<figure>", 'class="forest"', 'class="numbers"', "Made by")]
+        places = [of_this.index(mark) for mark in ("<figure>", 'class="forest"', 'class="numbers"', "Provenance by")]
         assert places == sorted(places)
 
 
@@ -238,7 +238,7 @@ def test_an_unfinished_folder_says_what_is_missing_and_left_out(tmp_path):
     study = STUDIES["separable"]
     store = Store(tmp_path / "separable" / "quick", dataclasses.replace(study, version=0))
     other = study.configs(study.options(seeds=1), None)[0]
-    store.write(Run(other, invented(study, other, random.Random(1)), Made(0.0)))
+    store.write(Run(other, invented(study, other, random.Random(1)), Provenance(0.0)))
     (tmp_path / "separable" / "quick" / "holiday.jpg").write_bytes(b"jpeg")
     text = markdown(gathered(tmp_path))
     assert "5 runs are missing" in text
@@ -274,7 +274,7 @@ def rewrite(path, part, **changes):
 
 def test_a_run_that_cannot_be_summarised_is_named_and_not_counted(tmp_path):
     def summarise(runs):
-        if any(run.made.torch == "odd" for run in runs):
+        if any(run.provenance.torch == "odd" for run in runs):
             raise ZeroDivisionError("of its own")
         return STUDIES["separable"].summarise(runs)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from directloss_studies.data.shapes import move_masks, textured_shapes
-from directloss_studies.harness.study import Made, Run
+from directloss_studies.harness.study import Provenance, Run
 from directloss_studies.harness.typed import decode, encode
 from directloss_studies.methods import PLAIN
 from directloss_studies.registry import STUDIES
@@ -247,7 +247,7 @@ def invented(config, level):
 
     dead = (0.0,) * len(config.settings)
     same = curve(level)
-    return Run(config, Result((50, 100), curve(0.5), curve(level), dead, same, same, same, None), Made(1.0))
+    return Run(config, Result((50, 100), curve(0.5), curve(level), dead, same, same, same, None), Provenance(1.0))
 
 
 def test_summary_says_which_loss_wins():

@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 from directloss_studies.harness.files import write_whole
 from directloss_studies.harness.store import Store, _digest
-from directloss_studies.harness.study import Made, Run
+from directloss_studies.harness.study import Provenance, Run
 from directloss_studies.harness.typed import JsonName, decode, encode
 from directloss_studies.registry import STUDIES
 from directloss_studies.separable import Result
@@ -18,7 +18,7 @@ STUDY = STUDIES["separable"]
 CONFIG = STUDY.configs(STUDY.options(seeds=1), None)[0]
 SETTINGS = len(CONFIG.settings)
 LOW, MIDDLE, HIGH = (((value,) * SETTINGS,) for value in (0.25, 0.5, 0.75))
-RUN = Run(CONFIG, Result((300,), LOW, MIDDLE, (0.0,) * SETTINGS, HIGH), Made(1.0, torch="2"))
+RUN = Run(CONFIG, Result((300,), LOW, MIDDLE, (0.0,) * SETTINGS, HIGH), Provenance(1.0, torch="2"))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_write_that_fails_leaves_what_was_there(store, monkeypatch):
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        store.write(dataclasses.replace(RUN, made=Made(2.0)))
+        store.write(dataclasses.replace(RUN, provenance=Provenance(2.0)))
     assert [path.read_bytes() for path in store.folder.iterdir()] == [before]
 
 
@@ -165,7 +165,7 @@ def test_the_file_has_the_shape_that_earlier_ones_have(store):
         ("result", {"test": [[float("nan")]]}, "test[0][0] must be a finite number; got nan"),
         ("result", {"dead": [float("inf")]}, "dead[0] must be a finite number; got inf"),
         ("result", {"dead": [10**400]}, "dead[0] must be a finite number; got 1000"),
-        ("result", {"iterations": [2**63]}, "iterations[0] must be a whole number; got 9223372036854775808"),
+        ("result", {"iterations": [2**63]}, "iterations[0] must be an integer; got 9223372036854775808"),
         ("made", {"seconds": float("nan")}, "its made does not fit: seconds must be a finite number; got nan"),
         ("config", {"seed": 10**9}, "its config does not fit: seed must be from 0 to 9999; got 1000000000"),
         ("made", {"seconds": "1"}, "its made does not fit: seconds must be a finite number; got '1'"),
@@ -316,11 +316,11 @@ def test_dataclasses_go_to_plain_values_and_back():
     ("change", "message"),
     [
         ({"pair": [1]}, r"pair must be a list of 2; got \[1\]"),
-        ({"pair": [1.5, "a"]}, r"pair\[0\] must be a whole number; got 1.5"),
+        ({"pair": [1.5, "a"]}, r"pair\[0\] must be an integer; got 1.5"),
         ({"inner": []}, r"inner must be an object; got \[\]"),
         ({"inner": {"held_out": 2}}, "inner has an unknown key 'held_out'"),
         ({"inner": {}}, "inner lacks the key 'held out'"),
-        ({"table": {"x": [{"held out": "3"}]}}, r"table\['x'\]\[0\].held out must be a whole number; got '3'"),
+        ({"table": {"x": [{"held out": "3"}]}}, r"table\['x'\]\[0\].held out must be an integer; got '3'"),
         ({"table": []}, "table must be an object"),
         ({"flag": 1}, "flag must be true or false; got 1"),
         ({"flag": "x" * 100}, r"got 'x{56}\.\.\.$"),

@@ -453,7 +453,7 @@ def test_tables_of_a_folder_are_found_thinned_cached_and_run(tmp_path, monkeypat
     result.check(short)
     assert result.official.keys() == {"top 1", "rank of last", "squared error"}
     assert config.source == Source("untuned", (source.parts[1],), (NETWORKS,))
-    assert config in STUDY.configs(STUDY.asked("paper", 1, config.source), config.source)
+    assert config in STUDY.configs(STUDY.options_from("paper", 1, config.source), config.source)
 
 
 def test_folders_that_cannot_be_used_say_the_cure(tmp_path, monkeypatch):

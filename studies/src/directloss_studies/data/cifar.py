@@ -92,7 +92,7 @@ def read_human_labels(clean: Path, labels: Path) -> dict[str, NDArray[np.int64]]
         shape = right.shape
         whole = isinstance(some, np.ndarray) and some.dtype == np.int64 and some.ndim == 1 and some.shape == shape
         if some is None or not whole or not np.isin(some, range(len(CLASSES))).all():
-            raise TableError(f"{labels}: {name} must hold {shape} whole numbers from 0 to {len(CLASSES) - 1}.")
+            raise TableError(f"{labels}: {name} must hold {shape} integers from 0 to {len(CLASSES) - 1}.")
     if not (found["clean_label"] == right).all():
         raise TableError(f"The right labels of {clean} and {labels} differ.")
     return found

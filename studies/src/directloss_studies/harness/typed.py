@@ -16,7 +16,7 @@ __all__ = ["JsonName", "decode", "encode"]
 
 T = TypeVar("T")
 Decoder = Callable[[Any], Any]
-LARGEST = 2**63 - 1  # whole number that is read; one without bound is no number to matplotlib
+LARGEST = 2**63 - 1  # of the integers that are read: matplotlib takes no longer ones
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _decoder(kind: Any) -> Decoder:
 
 _PLAIN: dict[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
-    int: ((int,), "a whole number"),
+    int: ((int,), "an integer"),
     float: ((float, int), "a finite number"),
     str: ((str,), "a string"),
 }
@@ -133,7 +133,7 @@ def _plain(kind: type) -> Decoder:
 def _finite(value: float) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # of a whole number
+    except OverflowError:  # a long integer
         return False
 
 

@@ -38,10 +38,10 @@ class Section:
         """What makes these runs: the different commands of all sources of data."""
         found = []
         for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
-            usual = self.study.configs(self.study.asked(self.preset, None, source), source)
+            usual = self.study.configs(self.study.options_from(self.preset, None, source), source)
             given = None if seeds == len({config.seed for config in usual}) else seeds
-            asked = arguments(self.study.asked(self.preset, given, source))
-            found.append(f"directloss reproduce {self.study.name} {asked}")
+            options = arguments(self.study.options_from(self.preset, given, source))
+            found.append(f"directloss reproduce {self.study.name} {options}")
         return list(dict.fromkeys(found))
 
     @property
@@ -57,15 +57,15 @@ class Section:
     @property
     def facts(self) -> list[str]:
         """Seeds, time, versions, and anything that a reader should know about the runs."""
-        seconds = sum(run.made.seconds for run in self.runs)
+        seconds = sum(run.provenance.seconds for run in self.runs)
         iterations = sorted({run.config.iterations for run in self.runs})
         facts = [
             f"{len(self.runs)} runs, {self.seeds} seeds, {' or '.join(map(str, iterations)) or 'no'} iterations, "
             f"{seconds / 60:.1f} minutes of one core in all.",
-            *(f"Made by: {command}" for command in self.commands),
+            *(f"Provenance by: {command}" for command in self.commands),
         ]
-        makers = {tuple(run.made.versions.items()) for run in self.runs}
-        facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(makers)]
+        versions = {tuple(run.provenance.versions.items()) for run in self.runs}
+        facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(versions)]
         if self.missing:
             runs = "1 run is" if self.missing == 1 else f"{self.missing} runs are"
             facts.append(f"Not finished: {runs} missing. The same command continues with them.")
@@ -110,8 +110,8 @@ def gather(folder: Path, studies: Iterable[AnyStudy]) -> list[Section]:
 def _section(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, Any]]) -> Section:
     study, sources, expected = store.study, _sources(found.values()), []
     for source, begun in sources:
-        asked = study.asked(preset, begun, source)
-        expected += [store.path(config) for config in study.configs(asked, source)]
+        options = study.options_from(preset, begun, source)
+        expected += [store.path(config) for config in study.configs(options, source)]
     runs = [found[path] for path in expected if path in found]
     seeds = max((seeds for _, seeds in sources), default=0)
     missing, left_out = len(expected) - len(runs), len(found) - len(runs) + store.other_versions

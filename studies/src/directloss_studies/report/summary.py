@@ -59,7 +59,7 @@ def restricted(run: Run[SweptT, CurvesT], allowed: Callable[[Setting], bool]) ->
     if len(places) == len(settings):
         return run
     config = replace(run.config, settings=tuple(settings[k] for k in places))  # pyright: ignore[reportArgumentType]
-    return Run(config, run.result.only(places), run.made)
+    return Run(config, run.result.only(places), run.provenance)
 
 
 def with_plain(runs: Sequence[Run[SweptT, CurvesT]]) -> list[Run[SweptT, CurvesT]]:
