@@ -34,8 +34,6 @@ from directloss_studies.vision.backbones import AlexNet, SqueezeNet, cached_back
 from directloss_studies.vision.crops import crop, normalised
 from directloss_studies.vision.images import read_image
 
-from directloss import AveragePrecisionLoss, accumulate
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
@@ -157,44 +155,6 @@ def test_features_depend_on_weights_boxes_and_images(place, tmp_path):
     np.savez(tmp_path / "w.npz", **weights | {"features.0.bias": weights["features.0.bias"] + 1})
     keys.add(features.compute(other, "pooled", "alexnet", tmp_path / "w.npz", other.provenance()))
     assert len(keys) == 3
-
-
-def test_features_go_on_after_the_last_whole_chunk(place, tmp_path, monkeypatch):
-    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(features, "CHUNK", 4)
-    make_devkit(tmp_path, images=8, seed=2)
-    actions = read_actions(tmp_path)
-    arguments = actions, "pooled", "alexnet", place / "alexnet.npz", actions.provenance()
-
-    class StopError(Exception):
-        pass
-
-    def stop(share):
-        if share > 0.5:
-            raise StopError
-
-    with pytest.raises(StopError):
-        features.compute(*arguments, stop)
-    assert not list((tmp_path / "cache").rglob("*.npy"))
-    (part,) = (tmp_path / "cache").rglob("*.part")
-    done = int(part.with_suffix(".progress").read_text())
-    assert 0 < done < len(actions)
-    seen = []
-    through = features._through
-
-    def counting(crops, kind, network):
-        seen.append(len(crops))
-        return through(crops, kind, network)
-
-    monkeypatch.setattr(features, "_through", counting)
-    key = features.compute(*arguments)
-    assert sum(seen) == 1 + len(actions) - done  # one to see what shape rows have
-    resumed = np.array(features.CACHE.array(key))
-    assert not part.exists()
-    assert not part.with_suffix(".progress").exists()
-    monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "other"))
-    assert features.compute(*arguments) == key
-    assert np.array_equal(resumed, features.CACHE.array(key))
 
 
 @pytest.mark.parametrize("damage", ["removed", "cut", "junk", "other count"])
@@ -538,37 +498,11 @@ def test_the_paper_preset_of_fine_tuning_is_one_action_in_batches(place, train, 
     assert len({len(one.settings) for one in found}) == 1
 
 
-@pytest.mark.slow
-def test_batches_train_the_whole_network_alike_twice_with_few_checkpoints(place):
-    source, _ = prepared(place, "squeezenet", "all")
-    config = configs(asked(place, "squeezenet", "all"), source)[0]
-    config = dataclasses.replace(config, items=6, iterations=4, batch=4, pixels=64)
-    result = run(config)
-    assert result.iterations == (0, 2, 4)
-    assert result == run(config)
-    assert result.test[0] != result.test[-1] or result.train[0] != result.train[-1]
-
-
 def test_missing_weights_of_the_top_are_told(place):
     _, notes = prepared(place, "alexnet", "all")
     (note,) = notes
     assert note.startswith("alexnet.npz lacks classifier.1.bias")
     assert note.endswith("these start at random.")
-
-
-def test_two_passes_through_a_backbone_give_the_gradient_of_one():
-    torch.manual_seed(0)
-    scorer = Scorer(SqueezeNet(), True).double().eval()
-    crops = torch.randn((6, 3, 227, 227), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    target = torch.tensor([True, False, False, True, False, True])
-    loss = AveragePrecisionLoss()
-    accumulate(scorer, lambda: crops.split(2), lambda scores: loss(scores, target))
-    found = {name: weight.grad.clone() for name, weight in scorer.named_parameters() if weight.grad is not None}
-    scorer.zero_grad()
-    loss(scorer(crops), target).backward()
-    assert found["backbone.features.0.weight"].abs().max() > 0
-    for name, weight in scorer.named_parameters():
-        torch.testing.assert_close(found[name], weight.grad, rtol=1e-5, atol=1e-12)
 
 
 def test_expected_best_is_the_mean_over_all_draws():
@@ -641,23 +575,6 @@ def test_differences_are_paired_over_classes_and_seeds(summary):
     verdicts = {claim.says: judge(claim) for claim in summary.claims if claim.variant == variant}
     assert "pos-AP withstands label noise better than x-ent" in verdicts
     assert list(verdicts.values()) == ["holds", "holds", "holds", "too few runs to say"]  # two noise levels are missing
-
-
-def test_a_class_that_is_missing_takes_its_seed_out_of_the_mean():
-    each = itertools.product(ACTIONS, LEVEL, (0.0, 0.2), range(3))
-    runs = [invented(*one) for one in each]
-    victim = next(
-        run for run in runs if (run.config.action, run.config.method, run.config.seed) == ("walking", "x-ent", 2)
-    )
-    runs.remove(victim)
-    found = actions_summary.summarise(runs)
-    counts = {
-        (record.method, record.noise): record.n
-        for record in found.records
-        if record.class_ is None and record.metric == "test_ap"
-    }
-    assert counts["x-ent", victim.config.noise] == 2
-    assert counts["pos-AP", 0.0] == 3
 
 
 @pytest.mark.slow

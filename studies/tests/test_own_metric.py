@@ -75,12 +75,6 @@ def test_batches_are_whole_lists_pass_after_pass():
     assert next(some.batches(None, generator())) is None
 
 
-def test_lists_without_a_pair_do_not_count():
-    grades = torch.tensor([0, 0, 1, 2, 2, 2, 0, 2, 1])
-    some = Lists(torch.zeros(9, 1), grades, torch.tensor([3, 3, 3]), 2)
-    assert some.that_count().grades.tolist() == [0, 2, 1]
-
-
 def ranknet(scores, grades, scale):
     pairs = [(i, j) for i in range(len(scores)) for j in range(len(scores)) if grades[i] > grades[j]]
     return sum(math.log1p(math.exp(-scale * (scores[i] - scores[j]))) / scale for i, j in pairs) / len(pairs)
@@ -275,19 +269,6 @@ def test_every_method_runs_alike_twice_and_learns(method):
     assert max(result.validation["AUC"][-1]) > 0.6
 
 
-def test_a_result_that_does_not_fit_is_refused():
-    config = made_config("BCE", "made table", iterations=4)
-    result = STUDY.run(config, lambda share: None)
-    for wrong in (
-        replace(result, dead=()),
-        replace(result, test={}),
-        replace(result, validation={**result.validation, "AP": ()}),
-        replace(result, test={**result.test, "F1": tuple((2.0,) * len(row) for row in result.test["F1"])}),
-    ):
-        with pytest.raises(ValueError, match="must"):
-            wrong.check(config)
-
-
 def test_lambdamart_runs_where_lightgbm_is_installed_and_says_what_to_install():
     base = made_config("BCE", iterations=10)
     config = replace(base, method="LambdaMART", settings=(Setting(4.0, 0.1, 0.0), Setting(8.0, 0.1, 0.0)))
@@ -421,13 +402,8 @@ def test_letor_lines_have_a_rank_or_none(tmp_path):
         ("", "line 2: not enough values"),
         ("x 1:2", "line 2: invalid literal"),
         ("-1 1:2", "line 2: a grade must be from 0 to 31; got -1"),
-        ("99 1:2", "line 2: a grade must be from 0 to 31; got 99"),
         ("1 1:2 1:3", "line 2: columns must be different numbers from 1 to 4096"),
-        ("1 0:2", "line 2: columns must be different"),
-        ("1 999999999:2", "line 2: columns must be different"),
         ("1 1:nan", "line 2: values must be finite"),
-        ("1 1:1e99", "line 2: values must be finite"),
-        ("1 1", "line 2: could not convert"),
         ("1 qid:5 1:2", "either all or none of them a qid"),
         ("1 1:é", "is not a text of numbers"),
     ],

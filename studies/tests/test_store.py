@@ -65,14 +65,6 @@ def damage_name(path):
     path.rename(path.with_name("pos-AP-0-0123456789abcdef.json"))
 
 
-def damage_binary(path):
-    path.write_bytes(b"\xff\xfe\x00garbage")
-
-
-def damage_empty(path):
-    path.write_text("")
-
-
 def damage_foreign(path):
     path.write_text(json.dumps({"hello": "world"}))
 
@@ -83,11 +75,6 @@ def damage_list(path):
 
 def damage_text(path):
     path.rename(path.with_name("notes.txt"))
-
-
-def damage_partial(path):
-    path.rename(path.with_name("film.partial"))
-    os.utime(path.with_name("film.partial"), (0, 0))
 
 
 def damage_folder(path):
@@ -111,12 +98,9 @@ def damage_link(path):
         (damage_truncate, "it is not JSON"),
         (damage_number, "its checksum is wrong"),
         (damage_name, "it belongs to another study or configuration"),
-        (damage_binary, "it is not JSON"),
-        (damage_empty, "it is not JSON"),
         (damage_foreign, "it is not the result of a run"),
         (damage_list, "recursion"),
         (damage_text, "it is not the result of a run"),
-        (damage_partial, "it is not the result of a run"),
         (damage_folder, "it is not the result of a run"),
         (damage_pipe, "it is not the result of a run"),
         (damage_link, "it is not the result of a run"),
@@ -150,7 +134,6 @@ def test_the_file_has_the_shape_that_earlier_ones_have(store):
     ("part", "change", "reason"),
     [
         ("result", {"test": None}, "its result does not fit: test must be a list; got None"),
-        ("result", {"test": [[0.5], ["x"]]}, "its result does not fit: test[1][0] must be a finite number; got 'x'"),
         ("result", {"test": [[True]]}, "test[0][0] must be a finite number; got True"),
         ("result", {"extra": 1}, "its result does not fit: it has an unknown key 'extra'"),
         (
@@ -158,19 +141,14 @@ def test_the_file_has_the_shape_that_earlier_ones_have(store):
             {"test": []},
             f"its result does not fit: test must have 1 checkpoints with {SETTINGS} settings each",
         ),
-        ("result", {"test": [[]]}, f"test must have 1 checkpoints with {SETTINGS} settings each"),
         ("result", {"iterations": []}, f"dead must have {SETTINGS} settings, and iterations a checkpoint"),
         ("result", {"dead": []}, f"dead must have {SETTINGS} settings, and iterations a checkpoint"),
         ("result", {"test": [[1.5] * SETTINGS]}, "its result does not fit: test must be AP, from 0 to 1"),
         ("result", {"test": [[float("nan")]]}, "test[0][0] must be a finite number; got nan"),
         ("result", {"dead": [float("inf")]}, "dead[0] must be a finite number; got inf"),
-        ("result", {"dead": [10**400]}, "dead[0] must be a finite number; got 1000"),
         ("result", {"iterations": [2**63]}, "iterations[0] must be an integer; got 9223372036854775808"),
-        ("made", {"seconds": float("nan")}, "its made does not fit: seconds must be a finite number; got nan"),
         ("config", {"seed": 10**9}, "its config does not fit: seed must be from 0 to 9999; got 1000000000"),
         ("made", {"seconds": "1"}, "its made does not fit: seconds must be a finite number; got '1'"),
-        ("config", {"noise": None}, "its config does not fit: noise must be a finite number; got None"),
-        ("config", {"settings": [[1.0, 2.0]]}, "settings[0] must be a list of 3; got [1.0, 2.0]"),
         ("config", {"settings": [[1.0, 2.0, "a"]]}, "settings[0].weight_decay must be a finite number; got 'a'"),
     ],
 )
@@ -185,26 +163,12 @@ def test_a_whole_file_that_does_not_fit_the_types_is_set_aside_with_the_reason(s
     assert text.endswith(reason) or reason in text
 
 
-def test_a_result_that_lacks_a_key_is_set_aside(store):
-    content = {"format": 1, "experiment": "separable", "version": STUDY.version, **encode(RUN)}
-    del content["result"]["dead"]
-    write_whole(store.path(CONFIG), json.dumps({**content, "sha256": _digest(content)}))
-    assert store.runs() == {}
-    assert "its result does not fit: it lacks the key 'dead'" in store.set_aside[0]
-
-
 @pytest.mark.parametrize("made", [None, {}, [], "", 1.5])
 def test_a_run_that_does_not_say_how_it_was_made_is_set_aside(store, made):
     content = {"format": 1, "experiment": "separable", "version": STUDY.version, **encode(RUN), "made": made}
     write_whole(store.path(CONFIG), json.dumps({**content, "sha256": _digest(content)}))
     assert store.runs() == {}
     assert "its made does not fit: it " in store.set_aside[0]
-
-
-def test_a_file_that_lacks_its_version_is_set_aside(store):
-    write_whole(store.path(CONFIG), json.dumps({"format": 1, "sha256": _digest({"format": 1})}))
-    assert store.runs() == {}
-    assert store.set_aside[0].endswith("it lacks the key 'version'")
 
 
 def test_a_file_of_a_newer_format_stays_where_it_is(store):
@@ -217,23 +181,6 @@ def test_a_file_of_a_newer_format_stays_where_it_is(store):
         store.path(CONFIG): f"{store.path(CONFIG)} is not counted, and stays where it is: a newer directloss wrote it "
         "(format 2; this one reads 1). Install that one."
     }
-
-
-def test_files_are_not_set_aside_through_a_symbolic_link(store, tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    write_whole(store.path(CONFIG), "{")
-    (store.folder / "aside").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match=r"aside, where it would be set aside, is a symbolic link\. Nothing was moved"):
-        store.runs()
-    assert store.path(CONFIG).read_text() == "{"
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-def test_control_characters_of_a_name_are_shown_as_words(store):
-    write_whole(store.folder / "\x1b]0;title\x07\x9b.json", "{")
-    assert store.runs() == {}
-    assert r"\x1b]0;title\x07\x9b.json set aside" in store.set_aside[0]
-    assert store.set_aside[0].isprintable()
 
 
 def test_runs_of_another_version_are_counted_and_left_alone(store):

@@ -12,7 +12,7 @@ import torch
 from commands import call
 from directloss_studies.data import tables as catalogue
 from directloss_studies.data.label_noise import flip_labels, flip_near_boundary, miss_positives
-from directloss_studies.data.tables import ADBENCH, check_tables
+from directloss_studies.data.tables import check_tables
 from directloss_studies.data.tabular import TableError, read_blocks
 from directloss_studies.harness.progress import no_steps
 from directloss_studies.harness.typed import decode, encode
@@ -30,7 +30,7 @@ from directloss_studies.tables.config import (
     TableOptions,
 )
 from directloss_studies.tables.objectives import DIRECT, METHODS, ORACLES, WARM, Facts, Step
-from directloss_studies.tables.sets import LEARN, Boundary, find, name_of, noisy, split
+from directloss_studies.tables.sets import LEARN, Boundary, find, noisy, split
 from directloss_studies.tables.study import STUDY, _official, prepare
 from directloss_studies.tables.training import Rows, _Group, train
 
@@ -338,11 +338,6 @@ def test_official_metrics_of_lists():
     assert found["squared error"][0] == pytest.approx(sum(errors) / 2, abs=1e-5)
 
 
-def test_noise_asks_for_one_kind_of_wrong_labels():
-    found = STUDY.configs(TableOptions(preset="paper", noise="near the boundary"), None)
-    assert {config.noise for config in found} == {Noise("near the boundary", 0.2)}
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("preset", STUDY.presets)
 def test_every_method_has_as_many_settings_and_the_same_tables(preset, protocol):
@@ -482,15 +477,6 @@ def test_folders_that_cannot_be_used_say_the_cure(tmp_path, monkeypatch):
     write_table(tmp_path / "1_a.npz", blocks=np.array([{}] * 400, dtype=object))
     with pytest.raises(TableError, match="Object arrays cannot be loaded"):
         read_blocks(tmp_path / "1_a.npz")
-
-
-def test_names_of_tables():
-    assert [name_of(file) for file in ("22_magic.gamma.npz", "protein_homology.npz", "5_.npz")] == [
-        "magic.gamma",
-        "protein homology",
-        "5 ",
-    ]
-    assert len({name_of(file) for file in ADBENCH}) == len(ADBENCH) == 28
 
 
 def test_data_command_checks_what_is_there_and_says_what_it_lacks(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 import pytest
 from directloss_studies.harness.study import Claim, Comparison
 from directloss_studies.report.verdicts import (
-    RULE,
     Verdict,
     blocks,
     counted,
@@ -125,8 +124,3 @@ def test_claims_that_say_the_same_are_one_block():
         ("y", "the paper", ["one"]),
         ("x", "ours", ["one"]),
     ]
-
-
-def test_the_rule_names_every_verdict():
-    for each in Verdict:
-        assert str(each).removesuffix(" runs to say") in RULE
