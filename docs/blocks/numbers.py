@@ -13,13 +13,15 @@ __all__ = [
     "PLAIN",
     "RESULTS",
     "ROOT",
+    "Key",
     "as_table",
     "block",
+    "error_cell",
     "gain_cell",
     "in_percent",
     "mean_cell",
     "records_of",
-    "study_of",
+    "runs_of",
     "with_error",
 ]
 
@@ -65,10 +67,7 @@ def mean_cell(
 
 def gain_cell(name: str, variant: str, method: str, noise: float = 0.0, ours: str = "pos-AP") -> str:
     """Ours minus a method ± standard error, or a dash."""
-    record = records_of(name).get((variant, method, noise, None, f"{ours}_minus_this"))
-    if not record:
-        return "–"
-    return f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
+    return error_cell(name, (variant, method, noise, None, f"{ours}_minus_this"), "+")
 
 
 def as_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -86,9 +85,17 @@ def in_percent(noises: Iterable[float]) -> list[str]:
 
 
 @cache
-def study_of(name: str) -> dict[str, Any]:
-    """Settings and runs of a study under studies/benchmarks/."""
-    return json.loads((RESULTS / f"{name}.json").read_text())
+def runs_of(name: str) -> list[dict[str, Any]]:
+    """The runs of a former script: the file of results has them one by one."""
+    return json.loads((RESULTS / f"{name}.json").read_text())["runs"]
+
+
+def error_cell(name: str, key: Key, sign: str = "") -> str:
+    """Mean ± standard error of a record, or a dash."""
+    record = records_of(name).get(key)
+    if not record:
+        return "–"
+    return f"{record['mean']:{sign}.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
 
 
 def with_error(values: Sequence[float], sign: str = "") -> str:

@@ -291,6 +291,8 @@ def test_an_study_shows_only_its_own_options():
     own = {
         "actions": {*vision, "--features", "--train"},
         "own-metric": {"--data"},
+        "warm-up": {"--data"},
+        "score-memory": {"--data"},
         "tables": {"--data", "--noise", "--protocol"},
         "segmentation": {"--data", "--root"},
         "detection": {
