@@ -120,7 +120,7 @@ def test_figures_come_before_claims_and_claims_before_tables(sections, whole_pag
     page = whole_page
     for section in sections:
         of_this = page[page.index(f'<section id="{section.study.name}-paper">') :]
-        places = [of_this.index(mark) for mark in ("<figure>", 'class="forest"', 'class="numbers"', "Provenance by")]
+        places = [of_this.index(mark) for mark in ("<figure>", 'class="forest"', 'class="numbers"', "Made by")]
         assert places == sorted(places)
 
 

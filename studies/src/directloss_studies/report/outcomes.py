@@ -59,6 +59,12 @@ class Outcomes:
         """The methods of a variant."""
         return list(dict.fromkeys(group.method for group in self._numbers if group.variant == variant))
 
+    def only(self, variant: str, noise: float) -> "Outcomes":
+        """The groups of one variant and noise."""
+        part = Outcomes()
+        part._numbers = {group: units for group, units in self._numbers.items() if group[:2] == (variant, noise)}
+        return part
+
     def of_class(self, wanted: str) -> "Outcomes":
         """The numbers of one class, under the seed alone."""
         found = Outcomes()

@@ -62,7 +62,7 @@ class Section:
         facts = [
             f"{len(self.runs)} runs, {self.seeds} seeds, {' or '.join(map(str, iterations)) or 'no'} iterations, "
             f"{seconds / 60:.1f} minutes of one core in all.",
-            *(f"Provenance by: {command}" for command in self.commands),
+            *(f"Made by: {command}" for command in self.commands),
         ]
         versions = {tuple(run.provenance.versions.items()) for run in self.runs}
         facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(versions)]
