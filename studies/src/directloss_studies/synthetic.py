@@ -14,7 +14,7 @@ from .harness.progress import Progress, no_progress
 from .harness.study import Claim, Comparison, Figure, Study, Summary, Table
 from .methods import PLAIN, PLAIN_NOTE
 from .networks import Networks
-from .report.figures import bars, lines, series, slug
+from .report.figures import bars, curves_of, lines, slug
 from .report.outcomes import Outcomes, Unit, difference_records, records
 from .report.summary import choices_table, collect, methods_table, of_group, with_plain
 from .report.takeaway import headline
@@ -194,11 +194,10 @@ def _table(title: str, outcomes: Outcomes, methods: Sequence[str], variants: Seq
 def _figures(on_the_way: Mapping[int, Outcomes], dead: Outcomes, variants: Sequence[Variant]) -> list[Figure]:
     drawn = []
     for variant in variants:
-        shown = {}
-        for method in METHODS:
-            points = {step: at.values(variant.name, 0.0, method) for step, at in on_the_way.items()}
-            if any(points.values()):
-                shown[method] = series({step: values for step, values in points.items() if values})
+        shown = curves_of(
+            METHODS,
+            lambda method, of=variant.name: {x: at.values(of, 0.0, method) for x, at in on_the_way.items()},
+        )
         title = f"Test AP against iterations: {variant.name}"
         drawn.append(lines(variant.figure, title, shown, "iteration", "AP on test data"))
     groups = {

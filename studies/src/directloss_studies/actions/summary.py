@@ -6,12 +6,12 @@ from statistics import fmean
 
 from ..data.voc import ACTIONS
 from ..harness.study import Claim, Comparison, Figure, Record, Summary, Table
-from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
-from ..methods import METHODS, PLAIN, PLAIN_NOTE, WARM
+from ..linear_models import LINEAR_MODELS
+from ..methods import METHODS, PLAIN, WARM
 from ..report.by_noise import ByNoise
-from ..report.figures import Series, bars, lines, series, slug
+from ..report.figures import Series, bars, curves_of, lines, slug
 from ..report.outcomes import Outcomes, Unit
-from ..report.summary import by_source, records_by_class, source_of, with_plain
+from ..report.summary import baselines_note, by_source, paper_table, records_by_class, source_of, with_plain
 from ..report.words import cell, percent, signed
 from ..sweep import Choice, Curve, Rule, choose
 from .config import Run, Source
@@ -107,7 +107,11 @@ def summarise(runs: Sequence[Run]) -> Summary:
         [_SetUp(name, some) for name, some in by_source(which, _describe).items()] for which in (heads, whole)
     )
     tables = [
-        *([_table_1(parts)] if parts or not tuned else []),
+        *(
+            [paper_table("Table 1 of the paper, and ours", PAPER, parts, PAPER, RULES_NOTE)]
+            if parts or not tuned
+            else []
+        ),
         *(table for part in tuned for table in part.fine_tuned_tables()),
         *(table for part in parts for table in part.tables()),
     ]
@@ -123,43 +127,24 @@ def summarise(runs: Sequence[Run]) -> Summary:
     )
 
 
-def _table_1(parts: Sequence["_SetUp"]) -> Table:
-    levels = sorted(PAPER["pos-AP"])
-    rows = [[f"{method}, the paper", *(f"{row[noise]:.3f}" for noise in levels)] for method, row in PAPER.items()]
-    for part in parts:
-        for variant in part.variants.values():
-            for method in part.methods:
-                if method in PAPER:
-                    cells = [cell(part.means.values(variant, noise, method)) for noise in levels]
-                    rows.append([f"{method}, {variant}", *cells])
-    header = ["mean AP of the classes", *map(percent, levels)]
-    classes = sorted({len(part.actions) for part in parts})
-    note = (
-        f"Share of flipped training labels; mean ± standard deviation over seeds of the mean over "
-        f"{' or '.join(map(str, classes)) or 'no'} classes. {RULES_NOTE}"
-    )
-    return Table("Table 1 of the paper, and ours", header, rows, note)
-
-
 class _SetUp:
     """All runs of one backbone with one kind of head."""
 
     def __init__(self, name: str, runs: Sequence[Run]) -> None:
         self.name = name
         self.runs = runs
-        self.actions = [action for action in ACTIONS if any(run.config.action == action for run in runs)]
+        self.classes = [action for action in ACTIONS if any(run.config.action == action for run in runs)]
         self.levels = sorted({run.config.noise for run in runs})
         there = {run.config.method for run in with_plain(runs)}
         self.methods = [
             method for method in dict.fromkeys((*LINEAR_MODELS, *PAPER, PLAIN, *METHODS)) if method in there
         ]
         note = "Mean over classes of AP on clean test boxes, ± standard deviation over seeds."
-        note += f" {PLAIN_NOTE}" if PLAIN in there else ""
-        note += f" {LINEAR_NOTE}" if there & set(LINEAR_MODELS) else ""
+        note += baselines_note(there)
         self.found = ByNoise(
             "actions", runs, self.methods, RULES, lambda _: [name], join=": ", note=note,
             measured="mean AP of the classes, clean test boxes", class_of=lambda config: config.action,
-            classes=self.actions,
+            classes=self.classes,
         )  # fmt: skip
         self.means, self.pairs = self.found.test, self.found.pairs
         self.variants = {rule: self.found.name(name, rule) for rule in RULES}
@@ -167,7 +152,7 @@ class _SetUp:
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
-        in_words = {action: ACTIONS[action] for action in self.actions}
+        in_words = {action: ACTIONS[action] for action in self.classes}
         return self.found.records() + records_by_class("actions", in_words, self.pairs)
 
     def headline(self) -> str:
@@ -201,7 +186,7 @@ class _SetUp:
         """Over classes and seeds, where they are complete."""
         return [
             self.pairs.compare(
-                self.variants[rule], noise, "pos-AP", other, f"pos-AP − {other} at {percent(noise)}", self.actions
+                self.variants[rule], noise, "pos-AP", other, f"pos-AP − {other} at {percent(noise)}", self.classes
             )
             for noise in levels
         ]
@@ -209,7 +194,7 @@ class _SetUp:
     def _to_the_paper(self, variant: str, noise: float) -> Comparison:
         """The mean over all ten classes beside the paper's, by seed."""
         both = Outcomes()
-        if len(self.actions) == len(ACTIONS):
+        if len(self.classes) == len(ACTIONS):
             for unit, value in self.means.units(variant, noise, "pos-AP").items():
                 both.put(variant, noise, "ours", unit, value)
                 both.put(variant, noise, "the paper's", unit, PAPER["pos-AP"][noise])
@@ -223,18 +208,18 @@ class _SetUp:
         """Means by rule; classes by noise level in the paper's protocol; what was chosen."""
         found = [self.noise_table(rule) for rule in RULES]
         variant = self.variants[PROTOCOL]
-        by_class = {action: self.pairs.of_class(action) for action in self.actions}
+        by_class = {action: self.pairs.of_class(action) for action in self.classes}
         for noise in self.levels:
             rows = []
             for method in self.methods:
-                cells = [cell(by_class[action].values(variant, noise, method)) for action in self.actions]
+                cells = [cell(by_class[action].values(variant, noise, method)) for action in self.classes]
                 rows.append([method, *cells, cell(self.means.values(variant, noise, method))])
-            header = ["method", *(ACTIONS[action] for action in self.actions), "mean"]
+            header = ["method", *(ACTIONS[action] for action in self.classes), "mean"]
             title = f"Class by class, {percent(noise)} flipped: {variant}"
             found.append(Table(title, header, rows, "Test AP, mean ± standard deviation over seeds."))
         for other in ("x-ent", "hinge-AP"):
             rows = []
-            for action in self.actions:
+            for action in self.classes:
                 compared = [by_class[action].compare(variant, noise, "pos-AP", other, "") for noise in self.levels]
                 cells = [f"{signed(one.mean)} ± {one.error:.3f}" if one.seeds >= 3 else "–" for one in compared]
                 rows.append([ACTIONS[action], *cells])
@@ -297,7 +282,7 @@ class _SetUp:
         """Means of the paper's protocol, and the paper's own if all of its classes are there."""
         found = Outcomes()
         found.update(self.means)
-        if len(self.actions) == len(ACTIONS):
+        if len(self.classes) == len(ACTIONS):
             for method, row in PAPER.items():
                 for noise in self.levels:
                     if noise in row:
@@ -309,7 +294,7 @@ class _SetUp:
         groups: dict[str, dict[str, float]] = {}
         for other in ("x-ent", "hinge-AP"):
             group = groups[f"pos-AP − {other}"] = {}
-            for action in self.actions:
+            for action in self.classes:
                 one = self.pairs.of_class(action).compare(variant, 0.2, "pos-AP", other, "")
                 if one.seeds >= 3:
                     group[ACTIONS[action]] = one.mean
@@ -318,12 +303,10 @@ class _SetUp:
 
     def _series(self, by_x: Mapping[int, Outcomes], rule: Rule, noise: float) -> dict[str, Series]:
         """By method the curve of the mean over classes, with its spread over seeds."""
-        means = {x: outcomes.means_over(self.actions) for x, outcomes in by_x.items()}
-        points = {
-            method: {float(x): values for x, at in means.items() if (values := at.values(rule.name, noise, method))}
-            for method in self.methods
-        }
-        return {method: series(some) for method, some in points.items() if some}
+        means = {float(x): outcomes.means_over(self.classes) for x, outcomes in by_x.items()}
+        return curves_of(
+            self.methods, lambda method: {x: at.values(rule.name, noise, method) for x, at in means.items()}
+        )
 
 
 def _ends(run: Run) -> Callable[[Curve], tuple[float, float]]:

@@ -6,11 +6,19 @@ from statistics import fmean
 
 from ..data.voc import CLASSES
 from ..harness.study import Claim, Comparison, Figure, Record, Summary, Table
-from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
-from ..methods import PLAIN, PLAIN_NOTE
+from ..linear_models import LINEAR_MODELS
+from ..methods import PLAIN
 from ..report.figures import Series, bars, lines, series, slug
 from ..report.outcomes import Outcomes, Unit, records
-from ..report.summary import by_source, choices_table, noise_table, records_by_class, source_of
+from ..report.summary import (
+    baselines_note,
+    by_source,
+    choices_table,
+    noise_table,
+    paper_table,
+    records_by_class,
+    source_of,
+)
 from ..report.takeaway import headline
 from ..report.words import cell, percent
 from ..sweep import Choice
@@ -27,6 +35,7 @@ PAPER: dict[str, dict[float, float]] = {
 }
 """Mean AP of twenty classes in the paper's Table 2, by method and share of flipped training labels."""
 
+METHODS = (*LINEAR_MODELS, "x-ent", PLAIN, "hinge-AP", "pos-AP")
 BY_CLASS, FOR_ALL = RULES = ("settings by class", "one setting for all classes")
 RULES_NOTE = (
     "Settings are chosen by AP on clean images held out from the training list: for every class by itself, or one for "
@@ -60,7 +69,10 @@ def summarise(runs: Sequence[Run]) -> Summary:
     return Summary(
         [record for part in parts for record in part.records()],
         [one for part in parts for one in part.claims()],
-        [_table_2(parts), *(table for part in parts for table in part.tables())],
+        [
+            paper_table("Table 2 of the paper, and ours", PAPER, parts, METHODS, RULES_NOTE),
+            *(table for part in parts for table in part.tables()),
+        ],
         lambda: [figure for part in parts for figure in part.figures()],
         parts[0].headline() if parts else "",
         [part.noise_table(RULES[0]) for part in parts],
@@ -70,26 +82,6 @@ def summarise(runs: Sequence[Run]) -> Summary:
 def _kind(runs: Sequence[Run]) -> str:
     source = source_of(runs[0])
     return f"{source.backbone} {source.features}"
-
-
-def _table_2(parts: Sequence["_SetUp"]) -> Table:
-    levels = sorted(PAPER["pos-AP"])
-    rows = [
-        [f"{method}, the paper", *(f"{row[noise]:.3f}" if noise in row else "–" for noise in levels)]
-        for method, row in PAPER.items()
-    ]
-    for part in parts:
-        for variant in part.variants.values():
-            for method in part.methods:
-                cells = [cell(part.means.values(variant, noise, method)) for noise in levels]
-                rows.append([f"{method}, {variant}", *cells])
-    header = ["mean AP of the classes", *map(percent, levels)]
-    classes = sorted({len(part.categories) for part in parts})
-    note = (
-        f"Share of flipped training labels; mean ± standard deviation over seeds of the mean over "
-        f"{' or '.join(map(str, classes)) or 'no'} classes. {RULES_NOTE}"
-    )
-    return Table("Table 2 of the paper, and ours", header, rows, note)
 
 
 def _tried(run: Run) -> Iterator[tuple[str, list[int]]]:
@@ -125,18 +117,18 @@ class _SetUp:
         self.runs = runs
         self.stem = stem
         """How the names of figures begin."""
-        self.categories = [of for of in CLASSES if any(run.config.category == of for run in runs)]
+        self.classes = [of for of in CLASSES if any(run.config.category == of for run in runs)]
         self.levels = sorted({run.config.noise for run in runs})
         there = {method for run in runs for method, _ in _tried(run)}
-        self.methods = [method for method in (*LINEAR_MODELS, "x-ent", PLAIN, "hinge-AP", "pos-AP") if method in there]
+        self.methods = [method for method in METHODS if method in there]
         self.variants = {rule: f"{name}: {rule}" for rule in RULES}
         """Their names in tables and published records."""
         self.pairs = self._own_settings()
         """Test AP of every class and seed."""
         self.pairs.update(self._for_all_classes())
-        self.means = self.pairs.means_over(self.categories)
+        self.means = self.pairs.means_over(self.classes)
         """The mean over classes, of every seed."""
-        self.by_strength = self._restricted().means_over(self.categories)
+        self.by_strength = self._restricted().means_over(self.classes)
 
     def _own_settings(self) -> Outcomes:
         """Test AP of every class and seed where every class has its own setting."""
@@ -154,7 +146,7 @@ class _SetUp:
                 groups.setdefault((run.config.noise, method, run.config.seed), []).append((run, places))
         found = Outcomes()
         for (noise, method, _), some in groups.items():
-            if len(some) == len(self.categories):
+            if len(some) == len(self.classes):
                 held_out = ([run.result.held_out[k] for k in places] for run, places in some)
                 best = _best([fmean(values) for values in zip(*held_out, strict=True)])
                 for run, places in some:
@@ -177,7 +169,7 @@ class _SetUp:
         return [
             *records("detection", "test_ap", self.means),
             *records("detection", "test_ap", self.by_strength),
-            *records_by_class("detection", {of: of for of in self.categories}, self.pairs),
+            *records_by_class("detection", {of: of for of in self.classes}, self.pairs),
         ]
 
     def headline(self) -> str:
@@ -197,7 +189,7 @@ class _SetUp:
             ):
                 compared = [
                     self.pairs.compare(
-                        variant, noise, ahead, behind, f"{ahead} − {behind} at {percent(noise)}", self.categories
+                        variant, noise, ahead, behind, f"{ahead} − {behind} at {percent(noise)}", self.classes
                     )
                     for ahead, behind, noise in pairs
                 ]
@@ -218,8 +210,7 @@ class _SetUp:
     def noise_table(self, rule: str) -> Table:
         """Methods down, noise across."""
         note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE}"
-        note += f" {PLAIN_NOTE}" if PLAIN in self.methods else ""
-        note += f" {LINEAR_NOTE}" if set(LINEAR_MODELS) & set(self.methods) else ""
+        note += baselines_note(self.methods)
         title = f"Mean test AP by share of flipped training labels: {self.variants[rule]}"
         return noise_table(title, self.means, self.variants[rule], self.methods, note)
 
@@ -227,11 +218,11 @@ class _SetUp:
         """Means by rule; classes by noise level; the data; what was chosen."""
         found = [self.noise_table(rule) for rule in RULES if self.means.levels(self.variants[rule])]
         variant = self.variants[BY_CLASS]
-        by_class = {category: self.pairs.of_class(category) for category in self.categories}
+        by_class = {category: self.pairs.of_class(category) for category in self.classes}
         for noise in self.levels:
             rows = [
                 [of, *(cell(by_class[of].values(variant, noise, method)) for method in self.methods)]
-                for of in self.categories
+                for of in self.classes
             ]
             rows.append(["mean", *(cell(self.means.values(variant, noise, method)) for method in self.methods)])
             title = f"Class by class, {percent(noise)} flipped: {variant}"
@@ -259,7 +250,7 @@ class _SetUp:
 
     def _data_table(self) -> Table:
         rows = []
-        for category in self.categories:
+        for category in self.classes:
             result = next(run.result for run in self.runs if run.config.category == category)
             objects, boxes = vars(result.objects).values(), vars(result.training).values()
             rows.append([category, *map(str, (*objects, *boxes)), f"{result.recall:.3f}"])
@@ -275,10 +266,10 @@ class _SetUp:
         found = []
         for noise in self.levels:
             title = f"{percent(noise)} flipped: precision against recall, mean of the classes, {self.name}"
-            found.append(self._precision("all classes", title, noise, self.categories))
+            found.append(self._precision("all classes", title, noise, self.classes))
         for noise in self.levels:
             groups = {
-                method: {of: fmean(values) for of in self.categories if (values := self._values(of, noise, method))}
+                method: {of: fmean(values) for of in self.classes if (values := self._values(of, noise, method))}
                 for method in PAPER
                 if method in self.methods
             }
@@ -308,7 +299,7 @@ class _SetUp:
 
     def _looked_at(self) -> list[str]:
         """The classes with the highest, the median and the lowest AP of pos-AP on clean labels."""
-        values = {of: self._values(of, 0.0, "pos-AP") for of in self.categories}
+        values = {of: self._values(of, 0.0, "pos-AP") for of in self.classes}
         ranked = sorted((of for of in values if values[of]), key=lambda of: -fmean(values[of]))
         return list(dict.fromkeys([ranked[0], ranked[len(ranked) // 2], ranked[-1]])) if ranked else []
 

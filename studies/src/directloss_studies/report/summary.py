@@ -8,19 +8,21 @@ from statistics import mean
 from typing import Any, Protocol, TypeVar
 
 from ..harness.study import Config, ConfigT, Record, ResultT, Run, Table
-from ..linear_models import LINEAR_MODELS, WEIGHT
-from ..methods import METHODS, PLAIN
+from ..linear_models import LINEAR_MODELS, LINEAR_NOTE, WEIGHT
+from ..methods import METHODS, PLAIN, PLAIN_NOTE
 from ..sweep import Choice, CurvesT, Rule, Setting
 from .outcomes import Outcomes, Unit, difference_records, records
 from .words import cell, percent
 
 __all__ = [
+    "baselines_note",
     "by_source",
     "choices_table",
     "collect",
     "methods_table",
     "noise_table",
     "of_group",
+    "paper_table",
     "records_by_class",
     "restricted",
     "source_of",
@@ -108,6 +110,43 @@ def noise_table(title: str, outcomes: Outcomes, variant: str, methods: Iterable[
     """Methods down, noise across."""
     columns = {percent(noise): of_group(outcomes, variant, noise) for noise in outcomes.levels(variant)}
     return methods_table(title, columns, methods, note)
+
+
+class Part(Protocol):
+    """The runs on one source of data: their methods and classes, their variants by rule, and the mean over classes."""
+
+    methods: list[str]
+    classes: list[str]
+    variants: Any
+    means: Outcomes
+
+
+def paper_table(
+    title: str, paper: Mapping[str, Mapping[float, float]], parts: Sequence[Part], methods: Collection[str], note: str
+) -> Table:
+    """The paper's numbers by method and noise, and below them ours of these methods."""
+    levels = sorted({noise for row in paper.values() for noise in row})
+    rows = [
+        [f"{method}, the paper", *(f"{row[noise]:.3f}" if noise in row else "–" for noise in levels)]
+        for method, row in paper.items()
+    ]
+    rows += [
+        [f"{method}, {variant}", *(cell(part.means.values(variant, noise, method)) for noise in levels)]
+        for part in parts
+        for variant in part.variants.values()
+        for method in part.methods
+        if method in methods
+    ]
+    classes = " or ".join(map(str, sorted({len(part.classes) for part in parts}))) or "no"
+    spread = f"mean ± standard deviation over seeds of the mean over {classes} classes"
+    note = f"Share of flipped training labels; {spread}. {note}"
+    return Table(title, ["mean AP of the classes", *map(percent, levels)], rows, note)
+
+
+def baselines_note(methods: Collection[str]) -> str:
+    """What plain cross-entropy and scikit-learn's classifiers are, where they are among the methods."""
+    notes = {PLAIN_NOTE: PLAIN in methods, LINEAR_NOTE: not set(LINEAR_MODELS).isdisjoint(methods)}
+    return "".join(f" {note}" for note, there in notes.items() if there)
 
 
 def choices_table(

@@ -286,9 +286,7 @@ def _official_tables(official: Mapping[tuple[str, float], Mapping[str, Outcomes]
 def _seconds_table(seconds: Outcomes) -> list[Table]:
     columns = {name: of_group(seconds, name) for name in dict.fromkeys(group.variant for group in seconds.groups())}
     note = "Processor seconds of one training to the greatest length, mean over runs. Networks train side by side."
-    table = methods_table(
-        "Time of a training", columns, ALL, note, shown=lambda values: f"{fmean(values):.2f}"
-    )
+    table = methods_table("Time of a training", columns, ALL, note, shown=lambda values: f"{fmean(values):.2f}")
     return [replace(table, best=())] if table.rows else []
 
 
