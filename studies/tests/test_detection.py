@@ -16,9 +16,10 @@ import torch
 from devkits import make_detection_devkit, make_weights
 from directloss_studies.data.label_noise import flip_labels
 from directloss_studies.data.voc import CLASSES, Annotation, DevkitError, Scene, read_scenes
-from directloss_studies.detection import mining
+from directloss_studies.detection import measuring, mining
 from directloss_studies.detection import study as detection
 from directloss_studies.detection.config import Config, DetectionOptions, ObjectCounts, Result, TrainingCounts
+from directloss_studies.detection.detectors import export
 from directloss_studies.detection.images import CACHE, PARTS, Images, cache_images, pick, read_images
 from directloss_studies.detection.study import SHARE, configs, prepare, run
 from directloss_studies.harness.cache import Cache
@@ -280,7 +281,7 @@ def test_ap_is_that_of_a_plain_evaluation_of_the_head(prepared, result, part):
 def test_the_highest_scores_are_those_of_a_sort(values, count, limit):
     scores = torch.randn(count, generator=torch.Generator().manual_seed(0))
     scores = {"random": scores, "tied": scores.round(), "sorted": scores.sort().values}[values]
-    places = detection._highest(scores, limit)
+    places = measuring.highest(scores, limit)
     assert len(places.unique()) == len(places) == min(limit, count)
     assert torch.equal(places.sort().values, places)
     assert torch.equal(scores[places].sort(descending=True).values, scores.sort(descending=True).values[:limit])
@@ -502,7 +503,7 @@ def test_what_a_run_of_lost_networks_leaves_is_json_and_no_detector_that_cannot_
     json.dumps(encode(found), allow_nan=False)
     calm = config(prepared.source, category="cat", settings=(Setting(1.0, 0.3, 0.0),), iterations=10)
     runs = [Run(each, run(each), Provenance(0.0)) for each in (one, calm)]
-    written = detection.export(runs, tmp_path)
+    written = export(runs, tmp_path)
     weights = np.concatenate(head_of(found)[:1])
     assert len(written) == len(list(tmp_path.iterdir())) == np.isfinite(weights).all()
     for folder in written:
@@ -518,8 +519,8 @@ def test_one_score_that_is_not_finite_is_enough_in_whatever_chunk(monkeypatch):
     with torch.no_grad():
         assert int((~networks(torch.from_numpy(rows).float()).isfinite()).sum()) == 1
     for count in (1 << 15, 4500, 999):
-        monkeypatch.setattr(detection, "ROWS", count)
-        (_, calm), (detections, lost) = detection._curves(images, boxes, "key", "test", "car", networks)
+        monkeypatch.setattr(measuring, "ROWS", count)
+        (_, calm), (detections, lost) = measuring.curves_of(images, boxes, "key", "test", "car", networks)
         assert calm.average_precision > 0
         assert (len(detections.scores), lost.average_precision) == (0, 0)
 
@@ -540,7 +541,7 @@ def measured(*values, chosen=None) -> Any:
             del detections
             assert sum(each() is not None for each in alive) <= 2  # the best so far, and this one
 
-    return detection._measured(curves(), chosen)
+    return measuring.measured(curves(), chosen)
 
 
 def exported(source, category, method, weights, threshold, seed=0):
@@ -562,7 +563,7 @@ def test_exported_heads_are_of_length_one_in_the_order_of_classes_and_from_the_f
     lost = np.where(np.arange(65) == 7, np.nan, 1.0)
     runs += [exported(prepared.source, of, "x-ent", lost if of == "cat" else heads[of], 0.0) for of in heads]
     runs += [exported(prepared.source, of, "hinge-AP", heads[of], float("nan")) for of in heads]
-    assert detection.export(runs, tmp_path) == [tmp_path / "squeezenet-pooled-pos-AP-0"]
+    assert export(runs, tmp_path) == [tmp_path / "squeezenet-pooled-pos-AP-0"]
     assert [path.name for path in tmp_path.iterdir()] == ["squeezenet-pooled-pos-AP-0"]
     found = load_detector(tmp_path / "squeezenet-pooled-pos-AP-0")
     assert found.heads.classes == ("car", "cat", "person")
@@ -605,8 +606,8 @@ def test_how_many_rows_are_scored_at_once_does_not_matter(monkeypatch):
     networks.weights.data[1] *= -1
     found = []
     for count in (1 << 15, 4500, 777):
-        monkeypatch.setattr(detection, "ROWS", count)
-        found.append(list(detection._curves(images, boxes, "key", "test", "car", networks)))
+        monkeypatch.setattr(measuring, "ROWS", count)
+        found.append(list(measuring.curves_of(images, boxes, "key", "test", "car", networks)))
     weights = networks.weights.detach().double().numpy()
     for number in range(2):
         scores = rows.astype(float) @ weights[number, :-1] + weights[number, -1]

@@ -22,6 +22,7 @@ from directloss_studies.cli.reproduce import _export
 from directloss_studies.data.voc import read_scenes
 from directloss_studies.detection import study as detection
 from directloss_studies.detection.images import read_images
+from directloss_studies.detection.measuring import SUPPRESSION
 from directloss_studies.harness.store import Store
 from directloss_studies.harness.typed import encode
 from directloss_studies.vision import regions
@@ -675,7 +676,7 @@ def test_a_detector_that_was_reproduced_gives_the_scores_of_its_runs(reproduced)
     folder = reproduced.folder / "runs"
     detector = load_detector(folder / "detectors" / "quick" / "squeezenet-pooled-pos-AP-0")
     assert detector.heads.classes == ("car", "cat")
-    assert (detector.boxes, detector.overlap) == (40, detection.SUPPRESSION)
+    assert (detector.boxes, detector.overlap) == (40, SUPPRESSION)
     every = dataclasses.replace(detector, heads=dataclasses.replace(detector.heads, thresholds=torch.full((2,), -1e9)))
     scenes = {scene.name: scene for scene in read_scenes(reproduced.folder / "data", "val")}
     checked = 0
