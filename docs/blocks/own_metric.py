@@ -1,8 +1,9 @@
 """Each metric by its own loss."""
 
+from functools import partial
 from typing import Any
 
-from .numbers import as_table, block, error_cell, mean_cell, records_of
+from .numbers import BLOCKS, as_table, block, error_cell, mean_cell, records_of
 from .verdicts import claims_of, verdict_of
 
 OWN_SETS = ("mammography", "annthyroid", "lambdarank", "MQ2007-agg")
@@ -40,30 +41,6 @@ def _own_table(name: str) -> str:
         if _own(name, method, "test AP")
     ]
     return as_table(["trained on", *OWN_METRICS], rows)
-
-
-@block
-def own_metric_mammography() -> str:
-    """Every method by every metric."""
-    return _own_table("mammography")
-
-
-@block
-def own_metric_annthyroid() -> str:
-    """Every method by every metric."""
-    return _own_table("annthyroid")
-
-
-@block
-def own_metric_lambdarank() -> str:
-    """Every method by every metric."""
-    return _own_table("lambdarank")
-
-
-@block
-def own_metric_mq2007() -> str:
-    """Every method by every metric."""
-    return _own_table("MQ2007-agg")
 
 
 @block
@@ -124,3 +101,6 @@ def own_metric_verdicts() -> str:
         for says, judged in claims_of("own-metric").items()
     ]
     return as_table(["claim (comparisons)", *OWN_SETS], rows)
+
+
+BLOCKS |= {f"own_metric_{name.partition('-')[0].lower()}": partial(_own_table, name) for name in OWN_SETS}

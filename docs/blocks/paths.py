@@ -1,6 +1,8 @@
 """Shortest paths."""
 
-from .numbers import as_table, block, error_cell, mean_cell
+from functools import partial
+
+from .numbers import BLOCKS, as_table, block, error_cell, mean_cell
 from .verdicts import claims_of, verdict_of
 
 DEGREES = (1, 4, 6, 8)
@@ -15,18 +17,6 @@ def _regrets(noise: float) -> str:
 
     rows = [[WORDS.get(method, method), *(shown(degree, method) for degree in DEGREES)] for method in METHODS]
     return as_table([f"regret; noise {noise:g}", *(f"degree {degree}" for degree in DEGREES)], rows)
-
-
-@block
-def paths_exact() -> str:
-    """Regret of all methods, costs without noise."""
-    return _regrets(0.0)
-
-
-@block
-def paths_noisy() -> str:
-    """Regret of all methods, costs with noise."""
-    return _regrets(0.5)
 
 
 @block
@@ -52,3 +42,6 @@ def paths_verdicts() -> str:
     """The claims on shortest paths."""
     rows = [[says, judged.source, verdict_of("paths", says)] for says, judged in claims_of("paths").items()]
     return as_table(["claim", "who says it", "verdict (comparisons)"], rows)
+
+
+BLOCKS |= {"paths_exact": partial(_regrets, 0.0), "paths_noisy": partial(_regrets, 0.5)}

@@ -24,7 +24,7 @@ def _warm_table(corner: str, cell: Callable[[Key], str], metric: str, methods: I
         for start in STARTS
     }
     rows = [
-        [method, *(cell((start, method, noise, None, metric)) for start, noise in columns.values())]
+        [method, *(cell(Key(start, method, noise, None, metric)) for start, noise in columns.values())]
         for method in methods
     ]
     return as_table([corner, *columns], rows)
@@ -118,7 +118,7 @@ MEMORY_METHODS = {  # from studies/results/ to the words to show
 
 def _memory_cells(method: str, metric: str, batch: int, places: Iterable[tuple[str, float]]) -> list[str]:
     """Of a method by table and noise: AP, gain or seconds."""
-    keys = [(f"{table}, batches of {batch}", method, noise, None, metric) for table, noise in places]
+    keys = [Key(f"{table}, batches of {batch}", method, noise, None, metric) for table, noise in places]
     if metric == "median_seconds":
         return [f"{records_of('score-memory')[key]['mean']:.1f}" for key in keys]
     return [error_cell("score-memory", key, "+" if metric.startswith("minus") else "") for key in keys]
