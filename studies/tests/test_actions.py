@@ -635,12 +635,3 @@ def test_the_papers_means_are_those_of_its_classes():
             values = {name: ap for name, *key, ap in rows if key == [method, noise]}
             assert values.pop("mean") == given
             assert sum(values.values()) / 10 == pytest.approx(given, abs=6e-4)
-
-
-def test_choosing_never_looks_at_test():
-    one = invented("jumping", "pos-AP", 0.2, 0)
-    for rule in actions_summary.RULES:
-        before = rule.choose(one)
-        test = tuple(tuple(random.random() for _ in range(3)) for _ in range(2))
-        changed = Run(one.config, dataclasses.replace(one.result, test=test), one.provenance)
-        assert rule.choose(changed) == before

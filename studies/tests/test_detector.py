@@ -170,13 +170,6 @@ def test_a_line_of_pixels_shows_nothing(detector, size):
         detector(Image.new("RGB", size))
 
 
-@pytest.mark.parametrize("mode", ["L", "P", "1", "LA", "RGBA", "I;16"])
-def test_whatever_mode_a_png_has_it_is_looked_at(detector, mode, tmp_path):
-    image = Image.new("I;16", (40, 30)) if mode == "I;16" else picture().convert(mode)
-    image.save(tmp_path / "x.png")
-    assert isinstance(detector(read_image(tmp_path / "x.png")), list)
-
-
 def damaged(made, folder, facts=None, arrays=None, content=None):
     """A copy of the detector's folder with other facts, or other heads whose checksum is right."""
     folder.mkdir(exist_ok=True)
@@ -285,14 +278,6 @@ def test_a_detector_of_format_1_is_read_and_says_that_its_scores_are_bare(made, 
     assert row["boxes"][0]["precision"] is None
 
 
-def test_a_class_without_precision_has_bare_scores(made, tmp_path):
-    half = dataclasses.replace(MEASURED, precision=(MEASURED.precision[0], ()))
-    save_detector(tmp_path, dataclasses.replace(made.detector, measured=half))
-    detector = load_detector(tmp_path)
-    assert "A number without % is a bare score" in detector.numbers_in_words
-    assert [detector(picture(shown))[0].precision is None for shown in ("car", "cat")] == [False, True]
-
-
 KNOTS = [[[0.0, 0.5], [1.0, 0.6]], [[0.0, 0.5]]]
 BAD_MEASURED = {
     "text": "many",
@@ -365,14 +350,6 @@ def test_heads_that_cannot_be_used_are_refused(made, case, tmp_path):
         "'thresholds is not a file" if case == "no thresholds" else "is not an array of .* finite numbers|unpacks to"
     )
     refused(damaged(made, tmp_path, arrays=BAD_HEADS[case]), expected)
-
-
-@pytest.mark.parametrize("kind", [np.float64, np.float16])
-def test_heads_in_another_precision_work(made, kind, tmp_path):
-    arrays = {k: getattr(made.heads, k).numpy().astype(kind) for k in ("weights", "biases", "thresholds")}
-    found = load_detector(damaged(made, tmp_path, arrays=arrays))
-    assert {getattr(found.heads, k).dtype for k in arrays} == {torch.float32}
-    torch.testing.assert_close(found.heads.weights, made.heads.weights, rtol=1e-2, atol=1e-3)
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(made, tmp_path, monkeypatch):

@@ -261,31 +261,6 @@ def rewrite(path, part, **changes):
     path.write_text(json.dumps({**content, "sha256": _digest(content)}))
 
 
-def test_a_run_that_cannot_be_summarised_is_named_and_not_counted(tmp_path):
-    def summarise(runs):
-        if any(run.provenance.torch == "odd" for run in runs):
-            raise ZeroDivisionError("of its own")
-        return STUDIES["separable"].summarise(runs)
-
-    fill(tmp_path, "quick", 1, ["separable"])
-    victim = min((tmp_path / "separable" / "quick").glob("*.json"))
-    rewrite(victim, "made", torch="odd")
-    (section,) = gather(tmp_path, [dataclasses.replace(STUDIES["separable"], summarise=summarise)])
-    assert section.missing == 1
-    assert section.set_aside == [f"{victim} is not counted: it cannot be summarised: ZeroDivisionError: of its own"]
-    assert victim.exists()
-    assert section.set_aside[0] in markdown([section])
-
-
-def test_a_summary_that_fails_on_all_runs_is_our_mistake(tmp_path):
-    def fail(runs):
-        raise ZeroDivisionError
-
-    fill(tmp_path, "quick", 1, ["separable"])
-    with pytest.raises(ZeroDivisionError):
-        gather(tmp_path, [dataclasses.replace(STUDIES["separable"], summarise=fail)])
-
-
 def test_control_characters_in_results_are_shown_as_words(tmp_path):
     fill(tmp_path, "quick", 1, ["separable"])
     folder = tmp_path / "separable" / "quick"

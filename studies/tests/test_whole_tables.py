@@ -8,8 +8,6 @@ import torch
 from directloss_studies import score_memory, warm_up
 from directloss_studies.data.whole_tables import Rows, WholeTable, WholeTableOptions, find_tables, split
 from directloss_studies.harness.study import Provenance, Run
-from directloss_studies.harness.typed import decode, encode
-from directloss_studies.registry import STUDIES
 
 from directloss import ROCAUC
 
@@ -94,19 +92,3 @@ def test_the_step_size_is_chosen_on_validation_data():
     assert found["made, batches of 32", "memory", "test_ap"] == (0.6, 3)
     assert found["made, batches of 32", "memory", "minus_plain_batches"] == (pytest.approx(0.1), 3)
     assert found["made, batches of 64", "two passes", "median_seconds"] == (1.5, 12)
-
-
-@pytest.mark.parametrize("name", ["warm-up", "score-memory"])
-def test_a_run_repeats_itself_and_comes_back_from_its_file(name):
-    study = STUDIES[name]
-    config = replace(study.configs(WholeTableOptions(seeds=1), (MADE,))[-1], iterations=1)
-    state, shares = torch.random.get_rng_state(), []
-    result = study.run(config, shares.append)
-    assert shares[-1] == 1.0
-    assert (torch.random.get_rng_state() == state).all()
-    assert decode(study.result, encode(result)) == result
-    assert decode(study.config, encode(config)) == config
-    again = study.run(config, shares.append)
-    assert again.test == result.test if name == "score-memory" else again == result
-    with pytest.raises(ValueError, match="must"):
-        replace(result, **{"test" if name == "score-memory" else "ap": ((2.0,),)}).check(config)

@@ -26,7 +26,7 @@ from .networks import Networks
 from .report.outcomes import Outcomes, records
 from .report.summary import choices_table, collect, methods_table, of_group
 from .report.words import difference, interval_in_words
-from .sweep import Choice, Curve, Setting, check_curves, checkpoints, choose
+from .sweep import Choice, Curve, Setting, check_curves, checkpoints, choose, fair_grid
 from .trainers import passes, train
 
 __all__ = ["STUDY", "Config", "Result", "configs", "instances", "run", "summarise"]
@@ -104,20 +104,20 @@ def configs(options: Options, source: None = None) -> list[Config]:
     degrees, strengths = ((1, 4, 6, 8), (0.3, 1.0, 3.0, 10.0, 30.0)) if paper else ((1, 6), (1.0, 10.0))
     noises, rates = ((0.0, 0.5), (0.01, 0.03, 0.1, 0.3)) if paper else ((0.5,), (0.03, 0.1))
     return [
-        Config(method, seed, degree, noise, 1000, 400 if paper else 200, _settings(method, strengths, rates))
+        Config(
+            method,
+            seed,
+            degree,
+            noise,
+            1000,
+            400 if paper else 200,
+            fair_grid(_strength(method) is not None, strengths, rates),
+        )
         for seed in range(options.seeds or (10 if paper else 3))
         for degree in degrees
         for noise in noises
         for method in METHODS
     ]
-
-
-def _settings(method: str, strengths: Sequence[float], rates: Sequence[float]) -> tuple[Setting, ...]:
-    """As many for every method: one without a strength tries more step sizes, between and around the given ones."""
-    if _strength(method):
-        return tuple(Setting(strength, rate, 0.0) for strength in strengths for rate in rates)
-    count, low, high = len(strengths) * len(rates), min(rates) / 3, max(rates) * 3
-    return tuple(Setting(1.0, float(f"{low * (high / low) ** (k / (count - 1)):.3g}"), 0.0) for k in range(count))
 
 
 def _strength(method: str) -> str | None:

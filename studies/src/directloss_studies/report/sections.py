@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..harness.files import visible
 from ..harness.options import arguments
 from ..harness.store import Store
 from ..harness.study import AnyStudy, Run, Summary
@@ -97,13 +96,7 @@ def gather(folder: Path, studies: Iterable[AnyStudy]) -> list[Section]:
             store = Store(folder / study.name / preset, study)
             found = store.runs()
             if found or store.set_aside or store.newer or store.other_versions:
-                try:
-                    sections.append(_section(store, preset, found))
-                except Exception:
-                    fit = _that_fit(store, preset, found)
-                    if len(fit) in (0, len(found)):
-                        raise
-                    sections.append(_section(store, preset, fit))
+                sections.append(_section(store, preset, found))
     return sections
 
 
@@ -120,20 +113,6 @@ def _section(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, 
         summary = replace(summary, claims=[replace(one, complete=False) for one in summary.claims])
     newer = list(store.newer.values())
     return Section(study, preset, seeds, runs, missing, left_out, store.set_aside, summary, newer)
-
-
-def _that_fit(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, Any]]) -> dict[Path, Run[Any, Any]]:
-    """The runs that can be summarised. The others are named, and stay where they are: it may be our mistake."""
-    fit = {}
-    for path, run in found.items():
-        try:
-            _section(store, preset, {path: run})
-        except Exception as error:
-            reason = f"it cannot be summarised: {type(error).__name__}: {error}"
-            store.set_aside.append(visible(f"{path} is not counted: {reason}"))
-        else:
-            fit[path] = run
-    return fit
 
 
 def records(sections: Sequence[Section]) -> str:
