@@ -218,8 +218,8 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
             weight_decays=torch.zeros(len(config.settings)),
             iterations=iterations, callback=lambda done, before=before: checkpoint(before + done), batches=batches,
         )  # fmt: skip
-    found = {name: tuple(curve) for name, curve in curves.items()}
-    return Result(iterations=tuple(moments), dead=tuple(round(share, 6) for share in dead.tolist()), **found)
+    rounded = {name: tuple(curve) for name, curve in curves.items()}
+    return Result(iterations=tuple(moments), dead=tuple(round(share, 6) for share in dead.tolist()), **rounded)
 
 
 def _chosen(run: Run) -> Choice:
@@ -265,22 +265,22 @@ def _differences(test: Outcomes, degrees: Sequence[int], noise: float) -> Table:
     for method in METHODS[:-1]:
         for other in BASELINES:
             if method != other:
-                found = [test.compare(_variant(degree), noise, method, other, "") for degree in degrees]
-                rows.append([f"{method} − {other}", *(f"{difference(x)} ({interval_in_words(x)})" for x in found)])
+                compared = [test.compare(_variant(degree), noise, method, other, "") for degree in degrees]
+                rows.append([f"{method} − {other}", *(f"{difference(x)} ({interval_in_words(x)})" for x in compared)])
     note = "Mean over seeds, with its 95 % interval; below 0 the first method has less regret."
     return Table(f"Paired differences of regret, noise {noise:g}", ["methods", *map(_variant, degrees)], rows, note)
 
 
 def _pairs(test: Outcomes) -> list[Record]:
     """The paired differences of every method to the two known baselines."""
-    found = []
+    flat = []
     for variant, noise, method in test.groups():
         for other in BASELINES:
             pairs = test.compare(variant, noise, method, other, "").differences
             if method != other and len(pairs) >= 3:
                 numbers = round(mean(pairs), 6), round(stdev(pairs), 6), len(pairs)
-                found.append(Record("paths", method, noise, variant, None, f"this_minus_{other}", *numbers))
-    return found
+                flat.append(Record("paths", method, noise, variant, None, f"this_minus_{other}", *numbers))
+    return flat
 
 
 def _headline(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> str:
@@ -309,7 +309,7 @@ def _claims(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> 
         ("The positive update has less regret than blackbox differentiation where no linear model is right",
          "pos-regret", "neg-regret", True, "ours"),
     ]  # fmt: skip
-    found = []
+    claims = []
     for says, less, more, wrong, source in asked:
         for degree in degrees:
             if (degree > 1) == wrong:
@@ -317,8 +317,8 @@ def _claims(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> 
                     test.compare(_variant(degree), noise, more, less, f"{more} − {less}, noise {noise:g}")
                     for noise in noises
                 ]
-                found.append(Claim(says, _variant(degree), shown, source))
-    return found
+                claims.append(Claim(says, _variant(degree), shown, source))
+    return claims
 
 
 STUDY = Study[Options, None, Config, Result](

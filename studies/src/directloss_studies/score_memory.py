@@ -109,7 +109,7 @@ def configs(options: WholeTableOptions, source: tuple[WholeTable, ...] | None = 
 
 def run(config: Config, progress: Progress = no_progress) -> Result:
     """Train with every step size. Flipped labels strike training and validation."""
-    found: list[tuple[float, float, float]] = []
+    measured: list[tuple[float, float, float]] = []
     for setting in config.settings:
         generator = torch.Generator().manual_seed(config.seed)
         parts = split(config.source[0], None, SHARES, generator)
@@ -119,9 +119,9 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
         start = time.process_time()
         network = train(config.method, training, setting.learning_rate, config.seed, config.batch, config.iterations)
         seconds = round(time.process_time() - start, 2)
-        found.append((average_precision(network, validation), average_precision(network, parts.test), seconds))
-        progress(len(found) / len(config.settings))
-    return Result(*zip(*found, strict=True))
+        measured.append((average_precision(network, validation), average_precision(network, parts.test), seconds))
+        progress(len(measured) / len(config.settings))
+    return Result(*zip(*measured, strict=True))
 
 
 def train(method: str, training: Rows, rate: float, seed: int, batch: int, epochs: int) -> nn.Module:

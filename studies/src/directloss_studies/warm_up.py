@@ -184,7 +184,7 @@ def _ends(runs: Sequence[Run]) -> dict[str, dict[str, Outcomes]]:
         config = run.config
         key = config.table, config.learning_rate, config.noise, config.seed
         by_start.setdefault(key, {})[config.method] = run.result
-    found: dict[str, dict[str, Outcomes]] = {}
+    ends: dict[str, dict[str, Outcomes]] = {}
     for (table, rate, noise, seed), results in by_start.items():
         if results.keys() < KINDS.keys():
             continue
@@ -197,9 +197,9 @@ def _ends(runs: Sequence[Run]) -> dict[str, dict[str, Outcomes]]:
                     values["minus_cold"] = ap - results["cold"].ap[place][k]
                 unit = Unit(seed, f"{table}, {rate:g}")
                 for of, (metric, value) in product(("", table, f"learning rate {rate:g}"), values.items()):
-                    outcomes = found.setdefault(of, {}).setdefault(metric, Outcomes())
+                    outcomes = ends.setdefault(of, {}).setdefault(metric, Outcomes())
                     outcomes.put(start, noise, _method(kind, EPSILONS[k]), unit, float(value))
-    return found
+    return ends
 
 
 def _records(ends: Mapping[str, Mapping[str, Outcomes]]) -> list[Record]:

@@ -71,7 +71,7 @@ def expected_best(chosen_by: Sequence[float], value: Sequence[float], tries: int
 
 def _against_budget(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
     """Test AP by number of settings tried."""
-    found: dict[int, Outcomes] = {}
+    by_tries: dict[int, Outcomes] = {}
     for run in runs:
         validation, test = getattr(run.result, rule.chosen_on), run.result.test
         moments = range(len(test)) if rule.early_stopping else (len(test) - 1,)
@@ -81,22 +81,22 @@ def _against_budget(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
         values = [test[k][setting] for setting, k in zip(places, best, strict=True)]
         for tries in sorted({1, 2, 4, 8, 16, 32, len(values)}):
             if tries <= len(values):
-                at = found.setdefault(tries, Outcomes())
+                at = by_tries.setdefault(tries, Outcomes())
                 value = expected_best(chosen_by, values, tries)
                 at.put(rule.name, run.config.noise, run.config.method, _unit(run), value)
-    return found
+    return by_tries
 
 
 def _against_iterations(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
     """Test AP of the setting that a rule chooses, by iteration."""
-    found: dict[int, Outcomes] = {}
+    by_iteration: dict[int, Outcomes] = {}
     for run in runs:
         settings = rule.choose(run).settings
         for place, iteration in enumerate(run.result.iterations):
-            at = found.setdefault(iteration, Outcomes())
+            at = by_iteration.setdefault(iteration, Outcomes())
             value = Choice(place, settings).value(run.result.test)
             at.put(rule.name, run.config.noise, run.config.method, _unit(run), value)
-    return found
+    return by_iteration
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
@@ -115,10 +115,10 @@ def summarise(runs: Sequence[Run]) -> Summary:
         *(table for part in tuned for table in part.fine_tuned_tables()),
         *(table for part in parts for table in part.tables()),
     ]
-    found = [record for part in (*parts, *tuned) for record in part.records()]
+    flat = [record for part in (*parts, *tuned) for record in part.records()]
     claims = [one for part in parts for one in part.claims()]
     return Summary(
-        found,
+        flat,
         claims,
         tables,
         lambda: [figure for part in parts for figure in part.figures()],
@@ -141,33 +141,33 @@ class _SetUp:
         ]
         note = "Mean over classes of AP on clean test boxes, ± standard deviation over seeds."
         note += baselines_note(there)
-        self.found = ByNoise(
+        self.by_noise = ByNoise(
             "actions", runs, self.methods, RULES, lambda _: [name], join=": ", note=note,
             measured="mean AP of the classes, clean test boxes", class_of=lambda config: config.action,
             classes=self.classes,
         )  # fmt: skip
-        self.means, self.pairs = self.found.test, self.found.pairs
-        self.variants = {rule: self.found.name(name, rule) for rule in RULES}
+        self.means, self.pairs = self.by_noise.test, self.by_noise.pairs
+        self.variants = {rule: self.by_noise.name(name, rule) for rule in RULES}
         """Their names in tables and published records."""
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
         in_words = {action: ACTIONS[action] for action in self.classes}
-        return self.found.records() + records_by_class("actions", in_words, self.pairs)
+        return self.by_noise.records() + records_by_class("actions", in_words, self.pairs)
 
     def headline(self) -> str:
         """The paper's protocol at 20 %, if that was tried, else at the highest noise."""
-        return self.found.headline("With {noise} of the training labels flipped ({name})")
+        return self.by_noise.headline("With {noise} of the training labels flipped ({name})")
 
     def claims(self) -> list[Claim]:
         """Robustness against x-ent and hinge-AP, as the paper has it; and what we set as our goal."""
         robust = [
-            self.found.claims(f"pos-AP withstands label noise better than {other}", "pos-AP", other)
+            self.by_noise.claims(f"pos-AP withstands label noise better than {other}", "pos-AP", other)
             for other in ("x-ent", "hinge-AP")
         ]
-        found = []
+        claims = []
         for number, (rule, variant) in enumerate(self.variants.items()):
-            found += [some[number] for some in robust]
+            claims += [some[number] for some in robust]
             compared = []
             for other in self.methods:
                 if other not in ("pos-AP", PLAIN, WARM):
@@ -176,11 +176,11 @@ class _SetUp:
                         if noise >= 0.2 and (other != COSTLY or self.means.values(variant, noise, other))
                     ]  # fmt: skip
                     compared += self._differences(rule, other, tried)
-            found.append(Claim("pos-AP is ahead of every other method from 20 % on", variant, compared, "ours"))
+            claims.append(Claim("pos-AP is ahead of every other method from 20 % on", variant, compared, "ours"))
             compared = [self._to_the_paper(variant, noise) for noise in PAPER["pos-AP"]]
             says = "pos-AP reaches the paper's own pos-AP at every noise level"
-            found.append(Claim(says, variant, compared, "ours"))
-        return found
+            claims.append(Claim(says, variant, compared, "ours"))
+        return claims
 
     def _differences(self, rule: Rule, other: str, levels: Sequence[float]) -> list[Comparison]:
         """Over classes and seeds, where they are complete."""
@@ -202,11 +202,11 @@ class _SetUp:
 
     def noise_table(self, rule: Rule) -> Table:
         """Methods down, noise across."""
-        return self.found.table(self.name, rule, what="Mean test AP")
+        return self.by_noise.table(self.name, rule, what="Mean test AP")
 
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level in the paper's protocol; what was chosen."""
-        found = [self.noise_table(rule) for rule in RULES]
+        tables = [self.noise_table(rule) for rule in RULES]
         variant = self.variants[PROTOCOL]
         by_class = {action: self.pairs.of_class(action) for action in self.classes}
         for noise in self.levels:
@@ -216,7 +216,7 @@ class _SetUp:
                 rows.append([method, *cells, cell(self.means.values(variant, noise, method))])
             header = ["method", *(ACTIONS[action] for action in self.classes), "mean"]
             title = f"Class by class, {percent(noise)} flipped: {variant}"
-            found.append(Table(title, header, rows, "Test AP, mean ± standard deviation over seeds."))
+            tables.append(Table(title, header, rows, "Test AP, mean ± standard deviation over seeds."))
         for other in ("x-ent", "hinge-AP"):
             rows = []
             for action in self.classes:
@@ -225,8 +225,8 @@ class _SetUp:
                 rows.append([ACTIONS[action], *cells])
             header = ["class", *map(percent, self.levels)]
             title = f"pos-AP − {other}, class by class: {variant}"
-            found.append(Table(title, header, rows, "Paired over seeds, mean ± standard error."))
-        return [*found, *(self.found.choices(rule, self.name) for rule in RULES)]
+            tables.append(Table(title, header, rows, "Paired over seeds, mean ± standard error."))
+        return [*tables, *(self.by_noise.choices(rule, self.name) for rule in RULES)]
 
     def fine_tuned_tables(self) -> list[Table]:
         """Means by rule, and every run."""
@@ -253,13 +253,13 @@ class _SetUp:
 
     def figures(self) -> list[Figure]:
         """AP against noise by rule; against iterations and against the tuning budget under noise; classes."""
-        found = [
-            self.found.figure(
+        figures = [
+            self.by_noise.figure(
                 self.name, rule, "VOC2012 actions", self._beside_the_paper() if rule == PROTOCOL else None
             )
             for rule in RULES
         ]
-        words = self.found.measured
+        words = self.by_noise.measured
         for noise in (0.2, 0.4):
             some = [run for run in self.runs if run.config.noise == noise]
             if not some:
@@ -268,26 +268,26 @@ class _SetUp:
             rule = STOPPED_ON_CLEAN
             curves = self._series(_against_iterations(some, rule), rule, noise)
             title = f"{flipped}: AP as training goes on, {self.name}, settings of: {rule.name}"
-            found.append(lines(slug("actions", self.name, "iterations", flipped), title, curves, "iteration", words))
+            figures.append(lines(slug("actions", self.name, "iterations", flipped), title, curves, "iteration", words))
             for rule in (PROTOCOL, STOPPED_ON_NOISY):
                 curves = self._series(_against_budget(some, rule), rule, noise)
                 title = f"{flipped}: expected AP by number of settings tried, {self.variants[rule]}"
                 name = slug("actions", self.name, "tuning budget", rule.figure, flipped)
-                found.append(lines(name, title, curves, "settings tried", words, doubling=True))
+                figures.append(lines(name, title, curves, "settings tried", words, doubling=True))
         if 0.2 in self.levels:
-            found.append(self._gain_by_class())
-        return found
+            figures.append(self._gain_by_class())
+        return figures
 
     def _beside_the_paper(self) -> Outcomes:
         """Means of the paper's protocol, and the paper's own if all of its classes are there."""
-        found = Outcomes()
-        found.update(self.means)
+        outcomes = Outcomes()
+        outcomes.update(self.means)
         if len(self.classes) == len(ACTIONS):
             for method, row in PAPER.items():
                 for noise in self.levels:
                     if noise in row:
-                        found.put(self.variants[PROTOCOL], noise, f"{method}, the paper", Unit(0), row[noise])
-        return found
+                        outcomes.put(self.variants[PROTOCOL], noise, f"{method}, the paper", Unit(0), row[noise])
+        return outcomes
 
     def _gain_by_class(self) -> Figure:
         variant = self.variants[PROTOCOL]

@@ -60,11 +60,11 @@ def _describe(run: Run) -> tuple[str, str]:
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every set-up."""
-    found = by_source(runs, _describe)
-    kinds = [_kind(some) for some in found.values()]
+    sources = by_source(runs, _describe)
+    kinds = [_kind(some) for some in sources.values()]
     parts = [  # the names of figures say as much as is needed to tell them apart
         _SetUp(name, some, slug("detection", kind if kinds.count(kind) == 1 else name))
-        for (name, some), kind in zip(found.items(), kinds, strict=True)
+        for (name, some), kind in zip(sources.items(), kinds, strict=True)
     ]
     return Summary(
         [record for part in parts for record in part.records()],
@@ -132,11 +132,11 @@ class _SetUp:
 
     def _own_settings(self) -> Outcomes:
         """Test AP of every class and seed where every class has its own setting."""
-        found = Outcomes()
+        outcomes = Outcomes()
         for run in self.runs:
             for method, places in _tried(run):
-                found.put(self.variants[BY_CLASS], run.config.noise, method, _unit(run), _test_ap(run, places))
-        return found
+                outcomes.put(self.variants[BY_CLASS], run.config.noise, method, _unit(run), _test_ap(run, places))
+        return outcomes
 
     def _for_all_classes(self) -> Outcomes:
         """Test AP of every class and seed where one setting serves all classes, of seeds that have all of them."""
@@ -144,25 +144,25 @@ class _SetUp:
         for run in self.runs:
             for method, places in _tried(run):
                 groups.setdefault((run.config.noise, method, run.config.seed), []).append((run, places))
-        found = Outcomes()
+        outcomes = Outcomes()
         for (noise, method, _), some in groups.items():
             if len(some) == len(self.classes):
                 held_out = ([run.result.held_out[k] for k in places] for run, places in some)
                 best = _best([fmean(values) for values in zip(*held_out, strict=True)])
                 for run, places in some:
                     value = fmean(run.result.test[places[k]] for k in best)
-                    found.put(self.variants[FOR_ALL], noise, method, _unit(run), value)
-        return found
+                    outcomes.put(self.variants[FOR_ALL], noise, method, _unit(run), value)
+        return outcomes
 
     def _restricted(self) -> Outcomes:
         """Test AP of every class and seed where the strength is given and only the rest is chosen, class by class."""
-        found = Outcomes()
+        outcomes = Outcomes()
         for run in self.runs:
             for strength in sorted({setting.strength for setting in run.config.settings}):
                 places = [k for k, setting in enumerate(run.config.settings) if setting.strength == strength]
                 variant = f"{self.name}: strength {strength:g}"
-                found.put(variant, run.config.noise, run.config.method, _unit(run), _test_ap(run, places))
-        return found
+                outcomes.put(variant, run.config.noise, run.config.method, _unit(run), _test_ap(run, places))
+        return outcomes
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
@@ -180,7 +180,7 @@ class _SetUp:
 
     def claims(self) -> list[Claim]:
         """What the paper's Table 2 says, by rule of choosing."""
-        found = []
+        claims = []
         for variant in self.variants.values():
             for says, source, pairs in (
                 ("On clean labels pos-AP is ahead of hinge-AP, and both of x-ent", "the paper", CLEAN),
@@ -193,10 +193,10 @@ class _SetUp:
                     )
                     for ahead, behind, noise in pairs
                 ]
-                found.append(Claim(says, variant, compared, source))
+                claims.append(Claim(says, variant, compared, source))
             says = "With 20 % flipped labels hinge-AP collapses: less than a tenth of its AP on clean labels is left"
-            found.append(Claim(says, variant, [self._collapse(variant)]))
-        return found
+            claims.append(Claim(says, variant, [self._collapse(variant)]))
+        return claims
 
     def _collapse(self, variant: str) -> Comparison:
         """A tenth of hinge-AP's mean on clean labels, minus what is left of it, by seed."""
@@ -216,7 +216,7 @@ class _SetUp:
 
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level; the data; what was chosen."""
-        found = [self.noise_table(rule) for rule in RULES if self.means.levels(self.variants[rule])]
+        tables = [self.noise_table(rule) for rule in RULES if self.means.levels(self.variants[rule])]
         variant = self.variants[BY_CLASS]
         by_class = {category: self.pairs.of_class(category) for category in self.classes}
         for noise in self.levels:
@@ -226,12 +226,12 @@ class _SetUp:
             ]
             rows.append(["mean", *(cell(self.means.values(variant, noise, method)) for method in self.methods)])
             title = f"Class by class, {percent(noise)} flipped: {variant}"
-            found.append(Table(title, ["class", *self.methods], rows))
-        found += [self._strength_table(), self._data_table()]
+            tables.append(Table(title, ["class", *self.methods], rows))
+        tables += [self._strength_table(), self._data_table()]
         chosen = choices_table(
             f"Settings chosen: {self.name}", self.runs, lambda run: Choice(0, _best(run.result.held_out))
         )
-        return [*found, chosen]
+        return [*tables, chosen]
 
     def _strength_table(self) -> Table:
         tried = sorted({setting.strength for run in self.runs for setting in run.config.settings})
@@ -263,10 +263,10 @@ class _SetUp:
 
     def figures(self) -> list[Figure]:
         """Precision against recall, AP by class, and detections of the best, the middle and the worst class."""
-        found = []
+        figures = []
         for noise in self.levels:
             title = f"{percent(noise)} flipped: precision against recall, mean of the classes, {self.name}"
-            found.append(self._precision("all classes", title, noise, self.classes))
+            figures.append(self._precision("all classes", title, noise, self.classes))
         for noise in self.levels:
             groups = {
                 method: {of: fmean(values) for of in self.classes if (values := self._values(of, noise, method))}
@@ -275,8 +275,8 @@ class _SetUp:
             }
             title = f"{percent(noise)} flipped: AP by class, {self.variants[BY_CLASS]}"
             name = slug(self.stem, f"AP by class {percent(noise)} flipped")
-            found.append(bars(name, title, groups, "AP on the test images"))
-        return [*found, *self._galleries(), *self._precision_by_class()]
+            figures.append(bars(name, title, groups, "AP on the test images"))
+        return [*figures, *self._galleries(), *self._precision_by_class()]
 
     def _galleries(self) -> Iterator[Figure]:
         for category in self._looked_at():

@@ -50,20 +50,20 @@ class Member(NamedTuple):
 def options_of(kind: type[Any]) -> list[Member]:
     """The options of a dataclass, in their order."""
     hints = get_type_hints(kind, include_extras=True)
-    found = []
+    members = []
     for each in fields(kind):
         annotated = hints[each.name]
         (option,) = (extra for extra in annotated.__metadata__ if isinstance(extra, Option))
-        found.append(Member(each.name, annotated.__origin__, each.default, option))
-    return found
+        members.append(Member(each.name, annotated.__origin__, each.default, option))
+    return members
 
 
 def arguments(options: Options) -> str:
     """The command line that gives these options. A path is shown by its metavar, since it differs by machine."""
-    found = []
+    words = []
     hidden = options.hidden()
     for member in (member for member in options_of(type(options)) if member.name not in hidden):
         value = member.option.metavar if member.is_path else getattr(options, member.name)
         if value is not None:
-            found.append(f"--{member.name} {value}")
-    return " ".join(found)
+            words.append(f"--{member.name} {value}")
+    return " ".join(words)

@@ -35,13 +35,13 @@ class Section:
     @property
     def commands(self) -> list[str]:
         """What makes these runs: the different commands of all sources of data."""
-        found = []
+        commands = []
         for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
             usual = self.study.configs(self.study.options_from(self.preset, None, source), source)
             given = None if seeds == len({config.seed for config in usual}) else seeds
             options = arguments(self.study.options_from(self.preset, given, source))
-            found.append(f"directloss reproduce {self.study.name} {options}")
-        return list(dict.fromkeys(found))
+            commands.append(f"directloss reproduce {self.study.name} {options}")
+        return list(dict.fromkeys(commands))
 
     @property
     def title(self) -> str:
@@ -94,20 +94,20 @@ def gather(folder: Path, studies: Iterable[AnyStudy]) -> list[Section]:
     for study in studies:
         for preset in study.presets:
             store = Store(folder / study.name / preset, study)
-            found = store.runs()
-            if found or store.set_aside or store.newer or store.other_versions:
-                sections.append(_section(store, preset, found))
+            runs = store.runs()
+            if runs or store.set_aside or store.newer or store.other_versions:
+                sections.append(_section(store, preset, runs))
     return sections
 
 
-def _section(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, Any]]) -> Section:
-    study, sources, expected = store.study, _sources(found.values()), []
+def _section(store: Store[Any, Any], preset: str, stored: Mapping[Path, Run[Any, Any]]) -> Section:
+    study, sources, expected = store.study, _sources(stored.values()), []
     for source, begun in sources:
         options = study.options_from(preset, begun, source)
         expected += [store.path(config) for config in study.configs(options, source)]
-    runs = [found[path] for path in expected if path in found]
+    runs = [stored[path] for path in expected if path in stored]
     seeds = max((seeds for _, seeds in sources), default=0)
-    missing, left_out = len(expected) - len(runs), len(found) - len(runs) + store.other_versions
+    missing, left_out = len(expected) - len(runs), len(stored) - len(runs) + store.other_versions
     summary = study.summarise(runs)
     if missing:  # by the rule nothing is concluded
         summary = replace(summary, claims=[replace(one, complete=False) for one in summary.claims])

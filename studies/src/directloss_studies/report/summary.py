@@ -48,10 +48,10 @@ def collect(
     value: Callable[[Run[ConfigT, ResultT]], float],
 ) -> Outcomes:
     """A value of every run. `place` gives the variant and the noise of a configuration."""
-    found = Outcomes()
+    outcomes = Outcomes()
     for run in runs:
-        found.put(*place(run.config), run.config.method, Unit(run.config.seed), value(run))
-    return found
+        outcomes.put(*place(run.config), run.config.method, Unit(run.config.seed), value(run))
+    return outcomes
 
 
 def restricted(run: Run[SweptT, CurvesT], allowed: Callable[[Setting], bool]) -> Run[SweptT, CurvesT]:
@@ -210,21 +210,21 @@ def by_source(
 
     `describe` returns the name of a run, and the keys of its data and weights.
     """
-    found: dict[tuple[str, str], list[Run[ConfigT, ResultT]]] = {}
+    by_name: dict[tuple[str, str], list[Run[ConfigT, ResultT]]] = {}
     for run in runs:
         name, keys = describe(run)
-        found.setdefault((name, hashlib.sha256(keys.encode()).hexdigest()[:6]), []).append(run)
-    names = [name for name, _ in found]
+        by_name.setdefault((name, hashlib.sha256(keys.encode()).hexdigest()[:6]), []).append(run)
+    names = [name for name, _ in by_name]
     return {
         name if names.count(name) == 1 else f"{name} (data and weights {digest})": some
-        for (name, digest), some in found.items()
+        for (name, digest), some in by_name.items()
     }
 
 
 def records_by_class(study: str, classes: Mapping[str, str], pairs: Outcomes) -> list[Record]:
     """Of every class, under its name in words, and the differences of pos-AP to every other method."""
-    found = []
+    flat = []
     for name, words in classes.items():
         of_this = records(study, "test_ap", pairs.of_class(name))
-        found += [record._replace(class_=words) for record in of_this]
-    return found + difference_records(study, pairs)
+        flat += [record._replace(class_=words) for record in of_this]
+    return flat + difference_records(study, pairs)

@@ -54,12 +54,12 @@ def interval(comparison: Comparison) -> Interval | None:
 
 def verdict(comparison: Comparison) -> Verdict:
     """The verdict on one comparison: where its interval lies."""
-    found = interval(comparison)
-    if found is None:
+    ends = interval(comparison)
+    if ends is None:
         return Verdict.TOO_FEW
-    if found.low > 0:
+    if ends.low > 0:
         return Verdict.HOLDS
-    return Verdict.CONTRADICTED if found.high < 0 else Verdict.UNDECIDED
+    return Verdict.CONTRADICTED if ends.high < 0 else Verdict.UNDECIDED
 
 
 def judge(claims: Claim | Sequence[Claim]) -> Verdict:
@@ -77,20 +77,20 @@ def _verdicts(claims: Claim | Sequence[Claim]) -> list[Verdict]:
 
 
 def _together(verdicts: Iterable[Verdict]) -> Verdict:
-    found = set(verdicts)
-    if not found or Verdict.TOO_FEW in found:
+    kinds = set(verdicts)
+    if not kinds or Verdict.TOO_FEW in kinds:
         return Verdict.TOO_FEW
-    if len(found) == 1:
-        return found.pop()
-    if Verdict.HOLDS not in found:
+    if len(kinds) == 1:
+        return kinds.pop()
+    if Verdict.HOLDS not in kinds:
         return Verdict.CONTRADICTED
-    return Verdict.MIXED if Verdict.CONTRADICTED in found else Verdict.HOLDS_IN_PART
+    return Verdict.MIXED if Verdict.CONTRADICTED in kinds else Verdict.HOLDS_IN_PART
 
 
 def counted(claims: Claim | Sequence[Claim]) -> dict[Verdict, int]:
     """The number of comparisons by verdict, only those that there are, in the order of `Verdict`."""
-    found = _verdicts(claims)
-    return {each: found.count(each) for each in Verdict if each in found}
+    verdicts = _verdicts(claims)
+    return {each: verdicts.count(each) for each in Verdict if each in verdicts}
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Block:
 
 def blocks(claims: Iterable[Claim]) -> list[Block]:
     """The claims by what they say, in the order in which they come."""
-    found: dict[tuple[str, str], list[Claim]] = {}
+    by_claim: dict[tuple[str, str], list[Claim]] = {}
     for claim in claims:
-        found.setdefault((claim.says, claim.source), []).append(claim)
-    return [Block(says, source, some) for (says, source), some in found.items()]
+        by_claim.setdefault((claim.says, claim.source), []).append(claim)
+    return [Block(says, source, some) for (says, source), some in by_claim.items()]

@@ -164,8 +164,8 @@ def _by_table(test: Outcomes, of: Variant) -> Iterator[Record]:
     for noise in test.levels(of.name):
         outcomes = test.only(of.name, noise)
         for name in dict.fromkeys(unit.class_ for unit in test.units(of.name, noise, BASELINE)):
-            found = records("tables", "test_ap", outcomes.of_class(name or ""))
-            for record in sorted(found, key=lambda record: ALL.index(record.method)):
+            of_table = records("tables", "test_ap", outcomes.of_class(name or ""))
+            for record in sorted(of_table, key=lambda record: ALL.index(record.method)):
                 yield record._replace(class_=name)
 
 
@@ -189,21 +189,21 @@ def _pairs(variants: Sequence[Variant]) -> list[tuple[str, str]]:
 
 def _table_by_noise(protocol: str, length: str, variants: Sequence[Variant], means: Mapping[Variant, Means]) -> Table:
     """Methods down; kinds of noise and their rates across."""
-    found = {
+    columns = {
         _words(Noise(of.kind, noise)): methods
         for of in variants
         if (of.protocol, of.length) == (protocol, length)
         for noise, methods in means[of].items()
         if methods
     }
-    number = {len(next(iter(methods.values()))) for methods in found.values()}
+    number = {len(next(iter(methods.values()))) for methods in columns.values()}
     note = f"{EXPLAINED} Tables: {' or '.join(map(str, sorted(number)))}." if number else EXPLAINED
-    return _over_columns(f"Test AP by noise, {protocol}, {_of(length)}", found, note)
+    return _over_columns(f"Test AP by noise, {protocol}, {_of(length)}", columns, note)
 
 
-def _over_columns(title: str, found: Mapping[str, Mapping[str, Mapping[str, float]]], note: str) -> Table:
+def _over_columns(title: str, columns: Mapping[str, Mapping[str, Mapping[str, float]]], note: str) -> Table:
     """Means over tables of all methods: `found` has columns, methods and tables."""
-    columns = {name: lambda method, of=methods: list(of.get(method, {}).values()) for name, methods in found.items()}
+    columns = {name: lambda method, of=methods: list(of.get(method, {}).values()) for name, methods in columns.items()}
     return methods_table(title, columns, ALL, note, shown=lambda values: f"{fmean(values):.3f}")
 
 
@@ -220,9 +220,9 @@ def _of(length: str) -> str:
 def _table_by_length(of: Variant, means: Mapping[Variant, Means]) -> Table:
     """Methods down, lengths across, at the highest noise."""
     noise = max(means[of], default=0.0)
-    found = {length: means.get(of._replace(length=length), {}).get(noise, {}) for length in (*ENDS, EARLY)}
+    columns = {length: means.get(of._replace(length=length), {}).get(noise, {}) for length in (*ENDS, EARLY)}
     title = f"Test AP by training length, {of.protocol}, {_words(Noise(of.kind, noise))}"
-    return _over_columns(title, found, EXPLAINED)
+    return _over_columns(title, columns, EXPLAINED)
 
 
 def _table_against(of: Variant, noise: float, methods: Cell, ranks: Ranks) -> Table:
@@ -256,17 +256,17 @@ def _table_against(of: Variant, noise: float, methods: Cell, ranks: Ranks) -> Ta
 
 def _official(runs: Sequence[Run]) -> dict[tuple[str, float], dict[str, Outcomes]]:
     """Metrics of tables with lists at the greatest length, by variant and noise, then by metric; untuned runs."""
-    found: dict[tuple[str, float], dict[str, Outcomes]] = {}
+    official: dict[tuple[str, float], dict[str, Outcomes]] = {}
     for run in runs:
         config = run.config
         if config.source.protocol == PROTOCOLS[0]:
             for metric, curves in run.result.official.items():
                 for place in (0, -1):
                     name = f"{config.table}, {Variant(PROTOCOLS[0], config.noise.kind, ENDS[place]).name}"
-                    here = found.setdefault((name, config.noise.rate), {}).setdefault(metric, Outcomes())
+                    here = official.setdefault((name, config.noise.rate), {}).setdefault(metric, Outcomes())
                     for method, curve in curves.items():
                         here.put(name, config.noise.rate, method, Unit(config.seed), fmean(curve[place]))
-    return found
+    return official
 
 
 def _official_records(official: Mapping[tuple[str, float], Mapping[str, Outcomes]]) -> Iterator[Record]:
@@ -291,15 +291,15 @@ def _seconds_table(seconds: Outcomes) -> list[Table]:
 
 
 def _claims(test: Outcomes, shown: Sequence[Variant]) -> list[Claim]:
-    found = []
+    claims = []
     for method in (OURS, "pos-AP"):
         for other in (BASELINE, "GCE"):
             for of in shown:
                 wrong = [noise for noise in test.levels(of.name) if Noise(of.kind, noise).is_wrong]
                 compared = [_comparison(test, of, noise, method, other) for noise in wrong]
                 if compared:
-                    found.append(Claim(f"With wrong labels, {method} beats {other}", of.name, compared, "ours"))
-    return found
+                    claims.append(Claim(f"With wrong labels, {method} beats {other}", of.name, compared, "ours"))
+    return claims
 
 
 def _comparison(test: Outcomes, of: Variant, noise: float, method: str, other: str) -> Comparison:
@@ -321,10 +321,10 @@ def _headline(means: Mapping[Variant, Means], variants: Sequence[Variant]) -> st
         of = Variant(PROTOCOLS[0], "symmetric", length)
         if of not in variants or not means[of] or not (methods := means[of][noise := max(means[of])]):
             return ""
-        found = {method: fmean(values.values()) for method, values in methods.items() if method in METHODS}
-        best = max(found, key=lambda method: found[method])
+        means_of = {method: fmean(values.values()) for method, values in methods.items() if method in METHODS}
+        best = max(means_of, key=lambda method: means_of[method])
         named = dict.fromkeys((best, OURS, BASELINE))
-        words = ", ".join(f"{method} {found[method]:.3f}" for method in named if method in found)
+        words = ", ".join(f"{method} {means_of[method]:.3f}" for method in named if method in means_of)
         parts.append(f"{words} (length {length})")
     where = f"With {percent(noise)} flipped labels" if noise else "With right labels"
     return f"{where}, untuned, mean test AP, the best network first: {'; '.join(parts)}."
