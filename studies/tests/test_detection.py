@@ -5,10 +5,8 @@ import dataclasses
 import io
 import json
 import shutil
-import weakref
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -484,17 +482,6 @@ def test_a_first_classifier_minimises_the_weighted_square():
     assert found.tolist() == pytest.approx(expected.tolist(), abs=0.01)
 
 
-def test_networks_that_are_lost_find_nothing_and_crash_nothing(prepared):
-    lost, calm = Setting(1.0, 1e39, 0.0), Setting(1.0, 0.3, 0.0)
-    found = run(config(prepared.source, settings=(lost, calm, lost)))
-    assert found.chosen == 1
-    for values in (found.held_out, found.test):
-        assert values[0] == values[2] == 0
-        assert values[1] > 0
-    alone = run(config(prepared.source, settings=(calm,)))
-    assert alone.test[0] == pytest.approx(found.test[1], abs=1e-3)
-
-
 @pytest.mark.parametrize("rate", [1e38, 1e39])
 def test_what_a_run_of_lost_networks_leaves_is_json_and_no_detector_that_cannot_be_read(prepared, rate, tmp_path):
     one = config(prepared.source, settings=(Setting(1.0, rate, 0.0),))
@@ -523,25 +510,6 @@ def test_one_score_that_is_not_finite_is_enough_in_whatever_chunk(monkeypatch):
         (_, calm), (detections, lost) = measuring.curves_of(images, boxes, "key", "test", "car", networks)
         assert calm.average_precision > 0
         assert (len(detections.scores), lost.average_precision) == (0, 0)
-
-
-@dataclasses.dataclass
-class Numbered:
-    number: int
-
-
-def measured(*values, chosen=None) -> Any:
-    alive = []
-
-    def curves() -> Any:
-        for number, value in enumerate(values):
-            detections = Numbered(number)
-            alive.append(weakref.ref(detections))
-            yield detections, SimpleNamespace(average_precision=value, number=number)
-            del detections
-            assert sum(each() is not None for each in alive) <= 2  # the best so far, and this one
-
-    return measuring.measured(curves(), chosen)
 
 
 def exported(source, category, method, weights, threshold, seed=0):

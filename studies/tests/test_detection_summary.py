@@ -214,11 +214,6 @@ def test_claims_fail_where_numbers_say_so():
     assert shaky[1] == "undecided"
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_with_fewer_than_three_seeds_nothing_is_concluded(seeds):
-    assert verdicts(everything(seeds)) == ["too few runs to say"] * 4
-
-
 def test_while_runs_are_missing_nothing_is_concluded_of_them():
     runs = everything()
     for victim in runs:

@@ -10,9 +10,10 @@ import torch
 from directloss_studies.data import tabular
 from directloss_studies.data.queries import read_lambdarank, read_letor
 from directloss_studies.data.tabular import TableError, read_table
+from directloss_studies.harness.options import DataOptions
 from directloss_studies.harness.study import Provenance
 from directloss_studies.own_metric.boosting import is_installed
-from directloss_studies.own_metric.config import AT_ZERO, METRICS, Config, DataOptions, Result, Run
+from directloss_studies.own_metric.config import AT_ZERO, METRICS, Config, Result, Run
 from directloss_studies.own_metric.lists import Lists
 from directloss_studies.own_metric.metrics import measure
 from directloss_studies.own_metric.objectives import DIRECT, OTHERS

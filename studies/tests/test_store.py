@@ -171,18 +171,6 @@ def test_a_run_that_does_not_say_how_it_was_made_is_set_aside(store, made):
     assert "its made does not fit: it " in store.set_aside[0]
 
 
-def test_a_file_of_a_newer_format_stays_where_it_is(store):
-    content = json.dumps({"format": 2, "anything": "else"})
-    write_whole(store.path(CONFIG), content)
-    assert store.runs() == {}
-    assert store.path(CONFIG).read_text() == content
-    assert store.set_aside == []
-    assert store.newer == {
-        store.path(CONFIG): f"{store.path(CONFIG)} is not counted, and stays where it is: a newer directloss wrote it "
-        "(format 2; this one reads 1). Install that one."
-    }
-
-
 def test_runs_of_another_version_are_counted_and_left_alone(store):
     other = Store(store.folder, dataclasses.replace(STUDY, version=STUDY.version + 1))
     other.write(RUN)

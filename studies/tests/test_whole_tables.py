@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from directloss_studies import score_memory, warm_up
-from directloss_studies.data.whole_tables import Rows, WholeTable, WholeTableOptions, find_tables, split
+from directloss_studies.data.whole_tables import Rows, WholeTable, find_tables, split
+from directloss_studies.harness.options import DataOptions
 from directloss_studies.harness.study import Provenance, Run
 
 from directloss import ROCAUC
@@ -26,11 +27,11 @@ def test_parts_of_a_table_are_disjoint_and_standardised_by_the_first():
 def test_tables_of_a_folder_are_cached_whole(tmp_path, monkeypatch):
     monkeypatch.setenv("DIRECTLOSS_CACHE", str(tmp_path / "cache"))
     np.savez(tmp_path / "10_cover.npz", X=ROWS.inputs.numpy(), y=ROWS.target.numpy())
-    (table,) = find_tables(WholeTableOptions(data=tmp_path), ["cover"])
+    (table,) = find_tables(DataOptions(data=tmp_path), ["cover"])
     parts = split(table, None, (0.5, 0.2), torch.Generator().manual_seed(0))
     assert sum(int(part.target.sum()) for part in parts) == int(ROWS.target.sum())
     with pytest.raises(ValueError, match="--data DIR"):
-        find_tables(WholeTableOptions(preset="paper"), ["cover"])
+        find_tables(DataOptions(preset="paper"), ["cover"])
 
 
 def test_opposite_starts_compute_what_torch_layers_do():
@@ -58,7 +59,7 @@ def test_a_warm_start_is_cross_entropy_first_and_then_not():
 def test_trainings_that_go_the_wrong_way_or_end_poor_have_failed():
     ends = {"x-ent": (0.8, 0.9), "cold": (0.3, 0.4), "warm": (0.6, 0.6), "warm, new optimizer": (0.5, 0.45)}
     runs = []
-    for config in warm_up.configs(WholeTableOptions(seeds=3)):
+    for config in warm_up.configs(DataOptions(seeds=3)):
         ap, auc = (((value,) * (1 if config.method == "x-ent" else 4),) * 2 for value in ends[config.method])
         runs.append(Run(config, warm_up.Result((0.4, 0.6), ap, auc), Provenance(1.0)))
         runs[-1].result.check(config)
@@ -80,7 +81,7 @@ def test_every_method_learns(method):
 
 def test_the_step_size_is_chosen_on_validation_data():
     runs = []
-    for config in score_memory.configs(WholeTableOptions(seeds=3)):
+    for config in score_memory.configs(DataOptions(seeds=3)):
         count = len(config.settings)
         test = (0.5 + 0.1 * (config.method == "memory"), *[0.9] * (count - 1))
         result = score_memory.Result((0.7, *[0.6] * (count - 1)), test, tuple(map(float, range(count))))

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from directloss import AveragePrecision, AveragePrecisionLoss, PositiveDirect, ScoreMemory, WarmUp, accumulate, metric
 
 from .data.label_noise import flip_labels
-from .data.whole_tables import Rows, WholeTable, WholeTableOptions, find_tables, split
+from .data.whole_tables import Rows, WholeTable, find_tables, split
 from .harness import study as harness
+from .harness.options import DataOptions
 from .harness.progress import Progress, Steps, no_progress, no_steps
 from .harness.study import Record, Study, Summary
 from .report.outcomes import Outcomes, Unit, records
@@ -85,14 +86,12 @@ class Result:
 Run = harness.Run[Config, Result]
 
 
-def prepare(
-    options: WholeTableOptions, jobs: int = 0, steps: Steps = no_steps
-) -> tuple[tuple[WholeTable, ...], list[str]]:
+def prepare(options: DataOptions, jobs: int = 0, steps: Steps = no_steps) -> tuple[tuple[WholeTable, ...], list[str]]:
     """Read the tables into the cache."""
     return find_tables(options, TABLES), []
 
 
-def configs(options: WholeTableOptions, source: tuple[WholeTable, ...] | None = None) -> list[Config]:
+def configs(options: DataOptions, source: tuple[WholeTable, ...] | None = None) -> list[Config]:
     """The paper preset takes about half an hour on one core, the quick one less than a minute."""
     paper = options.preset == "paper"
     tables = source or (tuple(WholeTable(name, "") for name in TABLES) if paper else (WholeTable("made", ""),))
@@ -188,7 +187,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
     return Summary(flat, tables=tables)
 
 
-STUDY = Study[WholeTableOptions, tuple[WholeTable, ...], Config, Result](
+STUDY = Study[DataOptions, tuple[WholeTable, ...], Config, Result](
     name="score-memory",
     title="Rankings of more than a mini-batch",
     about=(

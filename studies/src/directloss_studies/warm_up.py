@@ -17,8 +17,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from directloss import ROCAUC, AveragePrecision, PositiveDirect, StructuredLoss
 
 from .data.label_noise import flip_labels
-from .data.whole_tables import FILES, Rows, WholeTable, WholeTableOptions, find_tables, split
+from .data.whole_tables import FILES, Rows, WholeTable, find_tables, split
 from .harness import study as harness
+from .harness.options import DataOptions
 from .harness.progress import Progress, Steps, no_progress, no_steps
 from .harness.study import Record, Study, Summary, Table
 from .report.outcomes import Outcomes, Unit, records
@@ -87,14 +88,12 @@ class Result:
 Run = harness.Run[Config, Result]
 
 
-def prepare(
-    options: WholeTableOptions, jobs: int = 0, steps: Steps = no_steps
-) -> tuple[tuple[WholeTable, ...], list[str]]:
+def prepare(options: DataOptions, jobs: int = 0, steps: Steps = no_steps) -> tuple[tuple[WholeTable, ...], list[str]]:
     """Read the tables into the cache."""
     return find_tables(options, tuple(FILES)), []
 
 
-def configs(options: WholeTableOptions, source: tuple[WholeTable, ...] | None = None) -> list[Config]:
+def configs(options: DataOptions, source: tuple[WholeTable, ...] | None = None) -> list[Config]:
     """The larger step size has half as many seeds. The paper preset takes about an hour on one core."""
     paper = options.preset == "paper"
     seeds = options.seeds or (SEEDS if paper else 2)
@@ -235,7 +234,7 @@ def _table(title: str, outcomes: Outcomes) -> Table:
     return methods_table(title, columns, METHODS, shown=lambda values: f"{fmean(values):.3f}")
 
 
-STUDY = Study[WholeTableOptions, tuple[WholeTable, ...], Config, Result](
+STUDY = Study[DataOptions, tuple[WholeTable, ...], Config, Result](
     name="warm-up",
     title="Warm-up: pos-AP from starts that rank most pairs wrong",
     about=(

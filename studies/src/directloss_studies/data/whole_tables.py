@@ -3,18 +3,17 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..harness.cache import Cache, key_of
-from ..harness.options import Option, Options
+from ..harness.options import DataOptions
 from .tabular import read_table
 
-__all__ = ["Rows", "Split", "WholeTable", "WholeTableOptions", "find_tables", "split"]
+__all__ = ["Rows", "Split", "WholeTable", "find_tables", "split"]
 
 CACHE = Cache("directloss reproduce STUDY --data DIR")
 VERSION = 1  # see `key_of`
@@ -26,16 +25,6 @@ FILES = {
     "mammography": "23_mammography.npz",
     "satellite": "30_satellite.npz",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class WholeTableOptions(Options):
-    """What these studies take."""
-
-    data: Annotated[
-        Path | None,
-        Option("Folder with tables (see docs/studies/tables.md); without it quick makes one.", metavar="DIR"),
-    ] = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +52,7 @@ class Split(NamedTuple):
     test: Rows
 
 
-def find_tables(options: WholeTableOptions, names: Sequence[str]) -> tuple[WholeTable, ...]:
+def find_tables(options: DataOptions, names: Sequence[str]) -> tuple[WholeTable, ...]:
     """Read tables into the cache. The quick preset makes one if it gets none."""
     if options.data is None:
         if options.preset != "quick":

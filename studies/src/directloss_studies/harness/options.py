@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
-__all__ = ["Option", "Options", "arguments", "options_of"]
+__all__ = ["DataOptions", "Option", "Options", "arguments", "options_of"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,16 @@ class Options:
     def hidden(self) -> set[str]:
         """The names of options that do not stand in a command that gives these options."""
         return set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(Options):
+    """What studies on data of a folder take."""
+
+    data: Annotated[
+        Path | None,
+        Option("Folder with the data, see the study's page; without it quick makes its own.", metavar="DIR"),
+    ] = None
 
 
 class Member(NamedTuple):
