@@ -1,13 +1,15 @@
 """Studies of training: a warm-up, rankings of more than a mini-batch, recipes and the estimator."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from statistics import mean
+from typing import Any
 
 from directloss_studies.warm_up import METHODS, STARTS
 
 from .numbers import Key, as_table, block, error_cell, in_percent, records_of, runs_of
 
-WARM_NOISES = (0.0, 0.2, 0.4)
+NOISES = (0.0, 0.2, 0.4)
 
 
 def _count(method: str, metric: str, start: str, noise: float, of: str | None = None) -> int:
@@ -20,7 +22,7 @@ def _warm_table(corner: str, cell: Callable[[Key], str], metric: str, methods: I
     """One row for every method, one column for every noise and start."""
     columns = {
         f"{level}, {start}": (start, noise)
-        for noise, level in zip(WARM_NOISES, in_percent(WARM_NOISES), strict=True)
+        for noise, level in zip(NOISES, in_percent(NOISES), strict=True)
         for start in STARTS
     }
     rows = [
@@ -71,7 +73,7 @@ def _classes(prefix: str) -> list[str]:
 def warm_up_tables() -> str:
     """Trainings of each table that failed in either way, at all noises and starts."""
     records, names = records_of("warm-up"), _classes("")
-    places = [(start, noise) for noise in WARM_NOISES for start in STARTS]
+    places = [(start, noise) for noise in NOISES for start in STARTS]
     rows = [
         [method, *(str(sum(_count(method, "failed", *place, of=name) for place in places)) for name in names)]
         for method in METHODS[1:]
@@ -87,8 +89,8 @@ def warm_up_rates() -> str:
     cold = [method for method in METHODS[1:] if "warm-up" not in method]
     parts = []
     for of in _classes("learning rate"):
-        wrong = sum(_count(method, "wrong_way", STARTS[0], WARM_NOISES[-1], of) for method in cold)
-        number = len(cold) * records_of("warm-up")[STARTS[0], cold[0], WARM_NOISES[-1], of, "wrong_way"]["n"]
+        wrong = sum(_count(method, "wrong_way", STARTS[0], NOISES[-1], of) for method in cold)
+        number = len(cold) * records_of("warm-up")[STARTS[0], cold[0], NOISES[-1], of, "wrong_way"]["n"]
         parts.append(f"{wrong} of {number} at {of}")
     return f"{' and '.join(parts)} (all {len(cold)} ε together)"
 
@@ -172,55 +174,63 @@ def score_memory_small() -> str:
     )
 
 
-def _recipes(part: str, noise: float) -> dict[str, dict[str, dict[str, float]]]:
-    """Test AP at the longest training by recipe, average of weights and table: means over seeds."""
-    runs = [run for run in runs_of("recipes") if (run["part"], run["noise"]) == (part, noise)]
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for recipe, averages in runs[0]["test_ap"].items():
-        for average in averages:
-            by_table: dict[str, list[float]] = {}
-            for run in runs:
-                by_table.setdefault(run["table"], []).append(run["test_ap"][recipe][average][-1])
-            found.setdefault(recipe, {})[average] = {table: mean(values) for table, values in by_table.items()}
-    return found
+AVERAGES = ("last", "mean of 50")
+LEVELS = [f"{level} flipped" for level in in_percent(NOISES)]
+Run = dict[str, Any]
 
 
-RECIPE_AVERAGES = ("last", "mean of 50")
-RECIPE_NOISES = (0.0, 0.2, 0.4)
+def _by_table(runs: Iterable[Run], noise: float, value: Callable[[Run], float]) -> dict[str, float]:
+    """The mean over the seeds of every table, at one noise."""
+    values: dict[str, list[float]] = {}
+    for run in runs:
+        if run["noise"] == noise:
+            values.setdefault(run["table"], []).append(value(run))
+    return {table: mean(some) for table, some in values.items()}
+
+
+def _recipe(recipe: str, average: str) -> Callable[[Run], float]:
+    """Test AP of a recipe at the end of the longest training."""
+    return lambda run: run["test_ap"][recipe][average][-1]
+
+
+def _recipe_runs(part: str) -> list[Run]:
+    return [run for run in runs_of("recipes") if run["part"] == part]
+
+
+def _beside_worst(
+    corner: Sequence[str], runs: Sequence[Run], values: Mapping[tuple[str, ...], Callable[[Run], float]], bold: bool
+) -> str:
+    """Means over tables by noise, with `bold` the best one bold, and each row's worst table against the first row."""
+    base, rows = next(iter(values)), []
+    of_noise = [{name: _by_table(runs, noise, value) for name, value in values.items()} for noise in NOISES]
+    for name in values:
+        means, worst = [], []
+        for tables in of_noise:
+            value, best = mean(tables[name].values()), max(mean(some.values()) for some in tables.values())
+            means.append(f"**{value:.3f}**" if bold and value == best else f"{value:.3f}")
+            lost, table = min((value - tables[base][table], table) for table, value in tables[name].items())
+            worst.append("–" if name == base else f"{lost:+.2f} ({table})")
+        rows.append([*name, *means, *worst])
+    return as_table([*corner, *LEVELS, *(f"worst table, {level}" for level in LEVELS)], rows)
 
 
 @block
 def recipes_confirmed() -> str:
     """The few recipes on the tables that the search did not see, and how far each is below x-ent at worst."""
-    rows = []
-    found = {noise: _recipes("confirm", noise) for noise in RECIPE_NOISES}
-    for recipe in found[0.0]:
-        for average in RECIPE_AVERAGES:
-            means, worst = [], []
-            for noise in RECIPE_NOISES:
-                ours, plain = found[noise][recipe][average], found[noise]["x-ent"]["last"]
-                best = max(mean(each[one].values()) for each in found[noise].values() for one in RECIPE_AVERAGES)
-                value = mean(ours.values())
-                means.append(f"**{value:.3f}**" if value == best else f"{value:.3f}")
-                lost, table = min((ours[table] - plain[table], table) for table in ours)
-                worst.append("–" if (recipe, average) == ("x-ent", "last") else f"{lost:+.2f} ({table})")
-            rows.append([recipe, average, *means, *worst])
-    levels = [f"{noise:.0%} flipped".replace("%", " %") for noise in RECIPE_NOISES]
-    return as_table(["recipe", "weights", *levels, *(f"worst table, {level}" for level in levels)], rows)
+    runs = _recipe_runs("confirm")
+    values = {(recipe, of): _recipe(recipe, of) for recipe in runs[0]["test_ap"] for of in AVERAGES}
+    return _beside_worst(["recipe", "weights"], runs, values, bold=True)
 
 
 @block
 def recipes_searched() -> str:
     """All recipes on the ten tables of the search."""
-    found = {noise: _recipes("search", noise) for noise in RECIPE_NOISES}
-    rows = []
-    for recipe in found[0.0]:
-        cells = []
-        for average in RECIPE_AVERAGES:
-            cells += [f"{mean(found[noise][recipe][average].values()):.3f}" for noise in RECIPE_NOISES]
-        rows.append([recipe, *cells])
-    header = [f"{noise:.0%}, {average}".replace("%", " %") for average in RECIPE_AVERAGES for noise in RECIPE_NOISES]
-    return as_table(["recipe", *header], rows)
+    runs, columns = _recipe_runs("search"), list(product(AVERAGES, NOISES))
+    rows = [
+        [recipe, *(f"{mean(_by_table(runs, noise, _recipe(recipe, of)).values()):.3f}" for of, noise in columns)]
+        for recipe in runs[0]["test_ap"]
+    ]
+    return as_table(["recipe", *(f"{in_percent([noise])[0]}, {of}" for of, noise in columns)], rows)
 
 
 @block
@@ -228,12 +238,10 @@ def recipes_runs() -> str:
     """How many tables and seeds there are."""
     said = []
     for part in ("search", "confirm"):
-        runs = [run for run in runs_of("recipes") if run["part"] == part]
-        tables = {run["table"] for run in runs}
-        seeds = [
-            f"{noise:.0%}: {len({run['seed'] for run in runs if run['noise'] == noise})}" for noise in RECIPE_NOISES
-        ]
-        said.append(f"{part}: {len(tables)} tables, seeds {', '.join(seeds)}".replace("%", " %"))
+        runs = _recipe_runs(part)
+        seeds = [len({run["seed"] for run in runs if run["noise"] == noise}) for noise in NOISES]
+        counts = ", ".join(f"{level}: {count}" for level, count in zip(in_percent(NOISES), seeds, strict=True))
+        said.append(f"{part}: {len({run['table'] for run in runs})} tables, seeds {counts}")
     return "; ".join(said)
 
 
@@ -241,20 +249,8 @@ def recipes_runs() -> str:
 def estimator_tables() -> str:
     """Both estimators with their defaults on the tables that the search did not see, and the worst table of ours."""
     runs = runs_of("estimator-tables")
-    rows = []
-    for name in runs[0]["test_ap"]:
-        means, worst = [], []
-        for noise in RECIPE_NOISES:
-            tables: dict[str, list[tuple[float, float]]] = {}
-            for run in (run for run in runs if run["noise"] == noise):
-                tables.setdefault(run["table"], []).append((run["test_ap"][name], run["test_ap"]["MLPClassifier"]))
-            values = {table: tuple(map(mean, zip(*pairs, strict=True))) for table, pairs in tables.items()}
-            means.append(f"{mean(ours for ours, _ in values.values()):.3f}")
-            lost, table = min((ours - theirs, table) for table, (ours, theirs) in values.items())
-            worst.append("–" if name == "MLPClassifier" else f"{lost:+.2f} ({table})")
-        rows.append([name, *means, *worst])
-    levels = [f"{noise:.0%} flipped".replace("%", " %") for noise in RECIPE_NOISES]
-    return as_table(["estimator", *levels, *(f"worst table, {level}" for level in levels)], rows)
+    values = {(name,): lambda run, name=name: run["test_ap"][name] for name in runs[0]["test_ap"]}
+    return _beside_worst(["estimator"], runs, values, bold=False)
 
 
 @block
