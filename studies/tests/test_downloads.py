@@ -94,32 +94,24 @@ def fetched(path):
     return path.read_bytes() == BODY and os.listdir(path.parent) == [path.name]
 
 
-def test_a_file_is_fetched_whole(server, path):
+@pytest.mark.parametrize(
+    ("there", "ranges", "expected"),
+    [
+        (0, True, [None]),
+        (100_000, True, ["bytes=100000-"]),
+        (100_000, False, ["bytes=100000-"]),  # the server begins anew
+        (len(BODY), True, ["bytes=300000-"]),
+    ],
+)
+def test_a_file_is_fetched_or_its_part_continued(server, path, part, there, ranges, expected):
+    server.understands_ranges = ranges
+    part.write_bytes(BODY[:there])
     shares = []
     download(server.address, path, "md5", MD5, shares.append)
     assert fetched(path)
-    assert server.ranges == [None]
+    assert server.ranges == expected
     assert shares == sorted(shares)
-    assert shares[-1] == 1.0
-
-
-def test_a_part_is_gone_on_with(server, path, part):
-    part.write_bytes(BODY[:100_000])
-    shares = []
-    download(server.address, path, "md5", MD5, shares.append)
-    assert fetched(path)
-    assert server.ranges == ["bytes=100000-"]
-    assert shares[-1] == 1.0
-
-
-def test_a_server_without_ranges_starts_over(server, path, part):
-    server.understands_ranges = False
-    part.write_bytes(BODY[:100_000])
-    shares = []
-    download(server.address, path, "md5", MD5, shares.append)
-    assert fetched(path)
-    assert server.ranges == ["bytes=100000-"]
-    assert shares[-1] == 1.0
+    assert shares[-1:] == [1.0] * (there < len(BODY))
 
 
 def test_a_server_that_sends_another_range_is_not_trusted(server, path, part):
@@ -158,13 +150,6 @@ def test_a_part_of_something_else_is_found_out_and_the_next_call_succeeds(server
     download(server.address, path, "md5", MD5)
     assert fetched(path)
     assert server.ranges == ["bytes=14-", None]
-
-
-def test_a_complete_part_is_not_fetched_again(server, path, part):
-    part.write_bytes(BODY)
-    download(server.address, path, "md5", MD5)
-    assert fetched(path)
-    assert server.ranges == ["bytes=300000-"]
 
 
 def test_an_address_that_is_not_there_is_named_and_where_to_put_the_file(server, path):

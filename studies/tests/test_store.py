@@ -53,61 +53,33 @@ def test_a_write_that_fails_leaves_what_was_there(store, monkeypatch):
     assert [path.read_bytes() for path in store.folder.iterdir()] == [before]
 
 
-def damage_truncate(path):
-    path.write_text(path.read_text()[:-20])
+def replaced_by(make):
+    def damage(path):
+        path.unlink()
+        make(path)
+
+    return damage
 
 
-def damage_number(path):
-    path.write_text(path.read_text().replace("0.5", "0.6"))
+DAMAGES = {
+    "cut": (lambda path: path.write_text(path.read_text()[:-20]), "it is not JSON"),
+    "a number changed": (lambda path: path.write_text(path.read_text().replace("0.5", "0.6")), "its checksum is wrong"),
+    "renamed": (
+        lambda path: path.rename(path.with_name("pos-AP-0-0123456789abcdef.json")),
+        "it belongs to another study or configuration",
+    ),
+    "foreign": (lambda path: path.write_text('{"hello": "world"}'), "it is not the result of a run"),
+    "deep": (lambda path: path.write_text("[" * 100_000), "recursion"),
+    "text": (lambda path: path.rename(path.with_name("notes.txt")), "it is not the result of a run"),
+    "folder": (replaced_by(os.mkdir), "it is not the result of a run"),
+    "pipe": (replaced_by(os.mkfifo), "it is not the result of a run"),
+    "link": (replaced_by(lambda path: path.symlink_to("/nowhere/at/all")), "it is not the result of a run"),
+}
 
 
-def damage_name(path):
-    path.rename(path.with_name("pos-AP-0-0123456789abcdef.json"))
-
-
-def damage_foreign(path):
-    path.write_text(json.dumps({"hello": "world"}))
-
-
-def damage_list(path):
-    path.write_text("[" * 100_000)
-
-
-def damage_text(path):
-    path.rename(path.with_name("notes.txt"))
-
-
-def damage_folder(path):
-    path.unlink()
-    path.mkdir()
-
-
-def damage_pipe(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def damage_link(path):
-    path.unlink()
-    path.symlink_to("/nowhere/at/all")
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (damage_truncate, "it is not JSON"),
-        (damage_number, "its checksum is wrong"),
-        (damage_name, "it belongs to another study or configuration"),
-        (damage_foreign, "it is not the result of a run"),
-        (damage_list, "recursion"),
-        (damage_text, "it is not the result of a run"),
-        (damage_folder, "it is not the result of a run"),
-        (damage_pipe, "it is not the result of a run"),
-        (damage_link, "it is not the result of a run"),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else "",
-)
-def test_a_damaged_or_foreign_file_is_named_and_set_aside(store, damage, reason):
+@pytest.mark.parametrize("case", DAMAGES)
+def test_a_damaged_or_foreign_file_is_named_and_set_aside(store, case):
+    damage, reason = DAMAGES[case]
     store.write(RUN)
     damage(store.path(CONFIG))
     (bad,) = store.folder.iterdir()
