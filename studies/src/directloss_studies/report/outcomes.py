@@ -1,6 +1,6 @@
 """One number of every run, under what it depends on: the variant, the noise, the method, the seed and the class."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from statistics import fmean, mean, stdev
 from typing import NamedTuple, Self
 
@@ -110,12 +110,10 @@ def records(study: str, metric: str, outcomes: Outcomes) -> list[Record]:
     return flat
 
 
-def difference_records(
-    study: str, outcomes: Outcomes, groups: Iterable[Group] | None = None, ours: str = "pos-AP"
-) -> list[Record]:
+def difference_records(study: str, outcomes: Outcomes, ours: str = "pos-AP") -> list[Record]:
     """The differences of ours to the other methods, where there are at least three pairs."""
     flat = []
-    for group in groups or outcomes.groups():
+    for group in outcomes.groups():
         pairs = outcomes.compare(group.variant, group.noise, ours, group.method, "").differences
         if group.method != ours and len(pairs) >= 3:
             numbers = round(mean(pairs), 6), round(stdev(pairs), 6), len(pairs)

@@ -9,6 +9,7 @@ from .words import difference, interval_in_words
 
 __all__ = ["headline", "takeaway"]
 
+BASELINE = "x-ent"
 NAMED = 3  # claims that a sentence names; where there are more it gives their number alone
 
 
@@ -18,12 +19,11 @@ def headline(
     noise: float,
     methods: Sequence[str],
     where: str,
-    baseline: str = "x-ent",
     pairs: Outcomes | None = None,
     ours: str = "pos-AP",
     metric: str = "AP",
 ) -> str:
-    """Which method has the highest mean, and how far it and ours are from the baseline; empty without runs.
+    """Which method has the highest mean, and how far it and ours are from cross-entropy; empty without runs.
 
     `where` opens the sentence: With 20 % of the training labels flipped. `pairs` has the numbers to compare by, if not
     those that the means are of: of every class, where `outcomes` has means over classes.
@@ -39,9 +39,9 @@ def headline(
         if method in means:
             part = f"{method} has the highest test {metric} ({means[method]:.3f})" if method == best else ""
             part = part or f"{method} has {means[method]:.3f}"
-            compared = (pairs or outcomes).compare(variant, noise, method, baseline, "")
-            if method != baseline and compared.differences:
-                part += f", {difference(compared)} against {baseline}"
+            compared = (pairs or outcomes).compare(variant, noise, method, BASELINE, "")
+            if method != BASELINE and compared.differences:
+                part += f", {difference(compared)} against {BASELINE}"
                 part += f" (95 % interval {interval_in_words(compared)})" if interval(compared) else ""
             parts.append(part)
     return f"{where}, {'; '.join(parts)}."
