@@ -201,9 +201,9 @@ def _table_by_noise(protocol: str, length: str, variants: Sequence[Variant], mea
     return _over_columns(f"Test AP by noise, {protocol}, {_of(length)}", columns, note)
 
 
-def _over_columns(title: str, columns: Mapping[str, Mapping[str, Mapping[str, float]]], note: str) -> Table:
+def _over_columns(title: str, cells: Mapping[str, Mapping[str, Mapping[str, float]]], note: str) -> Table:
     """Means over tables of all methods: `found` has columns, methods and tables."""
-    columns = {name: lambda method, of=methods: list(of.get(method, {}).values()) for name, methods in columns.items()}
+    columns = {name: lambda method, of=methods: list(of.get(method, {}).values()) for name, methods in cells.items()}
     return methods_table(title, columns, ALL, note, shown=lambda values: f"{fmean(values):.3f}")
 
 
