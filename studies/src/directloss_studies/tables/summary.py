@@ -202,7 +202,7 @@ def _table_by_noise(protocol: str, length: str, variants: Sequence[Variant], mea
 
 
 def _over_columns(title: str, cells: Mapping[str, Mapping[str, Mapping[str, float]]], note: str) -> Table:
-    """Means over tables of all methods: `found` has columns, methods and tables."""
+    """Means over tables of all methods: `cells` has columns, methods and tables."""
     columns = {name: lambda method, of=methods: list(of.get(method, {}).values()) for name, methods in cells.items()}
     return methods_table(title, columns, ALL, note, shown=lambda values: f"{fmean(values):.3f}")
 
