@@ -1,11 +1,11 @@
 """Numbers of studies/results/ as cells and tables, and the functions that documents may name."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "BLOCKS",
@@ -13,13 +13,17 @@ __all__ = [
     "PLAIN",
     "RESULTS",
     "ROOT",
+    "Key",
     "as_table",
     "block",
+    "error_cell",
     "gain_cell",
     "in_percent",
     "mean_cell",
     "records_of",
-    "study_of",
+    "rows_of_means",
+    "runs_of",
+    "select",
     "with_error",
 ]
 
@@ -42,15 +46,31 @@ def block(function: Callable[[], str]) -> Callable[[], str]:
 PLAIN = "plain x-ent"
 """Cross-entropy whose scores are not multiplied by a tuned scale; older results call it "x-ent, scale 1"."""
 
-Key = tuple[str, str, float, str | None, str]
+
+class Key(NamedTuple):
+    """What a record is of."""
+
+    variant: str
+    method: str
+    noise: float
+    class_: str | None
+    metric: str
 
 
 @cache
-def records_of(name: str) -> dict[Key, dict[str, Any]]:
-    """The flat records of a file of results, by variant, method, noise, class and metric."""
-    found = json.loads((RESULTS / f"{name}.json").read_text().replace('"x-ent, scale 1"', f'"{PLAIN}"'))
-    keys = "variant", "method", "noise", "class", "metric"
-    return {tuple(record[key] for key in keys): record for record in found}  # pyright: ignore[reportReturnType]
+def records_of(name: str) -> dict[tuple[str, str, float, str | None, str], dict[str, Any]]:
+    """The flat records of a file of results, by what they are of."""
+    records = json.loads((RESULTS / f"{name}.json").read_text().replace('"x-ent, scale 1"', f'"{PLAIN}"'))
+    return {Key(*(record[of.rstrip("_")] for of in Key._fields)): record for record in records}
+
+
+def select(name: str, **wanted: Any) -> dict[Key, dict[str, Any]]:
+    """The records of a file of results that have these values in their key."""
+    return {
+        Key(*key): record
+        for key, record in records_of(name).items()
+        if all(getattr(key, of) == value for of, value in wanted.items())
+    }
 
 
 def mean_cell(
@@ -65,10 +85,7 @@ def mean_cell(
 
 def gain_cell(name: str, variant: str, method: str, noise: float = 0.0, ours: str = "pos-AP") -> str:
     """Ours minus a method ± standard error, or a dash."""
-    record = records_of(name).get((variant, method, noise, None, f"{ours}_minus_this"))
-    if not record:
-        return "–"
-    return f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
+    return error_cell(name, (variant, method, noise, None, f"{ours}_minus_this"), "+")
 
 
 def as_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -80,15 +97,41 @@ def as_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def rows_of_means(
+    columns: Mapping[str, Mapping[str, float]],
+    methods: Iterable[str],
+    bold: Callable[[str], bool] = lambda method: False,
+) -> list[list[str]]:
+    """A row of means for every method; the highest of a column among the methods for which `bold` is true is bold."""
+    best = {
+        name: max((mean for method, mean in means.items() if bold(method)), default=None)
+        for name, means in columns.items()
+    }
+
+    def shown(name: str, mean: float | None) -> str:
+        text = "–" if mean is None else f"{mean:.3f}"
+        return f"**{text}**" if mean is not None and mean == best[name] else text
+
+    return [[method, *(shown(name, means.get(method)) for name, means in columns.items())] for method in methods]
+
+
 def in_percent(noises: Iterable[float]) -> list[str]:
     """Shares as headings."""
     return [f"{noise:.0%}".replace("%", " %") for noise in noises]
 
 
 @cache
-def study_of(name: str) -> dict[str, Any]:
-    """Settings and runs of a study under studies/benchmarks/."""
-    return json.loads((RESULTS / f"{name}.json").read_text())
+def runs_of(name: str) -> list[dict[str, Any]]:
+    """The runs of a former script: the file of results has them one by one."""
+    return json.loads((RESULTS / f"{name}.json").read_text())["runs"]
+
+
+def error_cell(name: str, key: tuple[str, str, float, str | None, str], sign: str = "") -> str:
+    """Mean ± standard error of a record, or a dash."""
+    record = records_of(name).get(key)
+    if not record:
+        return "–"
+    return f"{record['mean']:{sign}.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
 
 
 def with_error(values: Sequence[float], sign: str = "") -> str:

@@ -1,8 +1,9 @@
 """Each metric by its own loss."""
 
+from functools import partial
 from typing import Any
 
-from .numbers import as_table, block, records_of
+from .numbers import BLOCKS, as_table, block, error_cell, mean_cell, records_of
 from .verdicts import claims_of, verdict_of
 
 OWN_SETS = ("mammography", "annthyroid", "lambdarank", "MQ2007-agg")
@@ -24,19 +25,13 @@ def _own_best(name: str, metric: str) -> str:
 
 
 def _own_cell(name: str, method: str, metric: str) -> str:
-    record = _own(name, method, f"test {metric}")
-    if record is None:
-        return "–"
-    text = f"{record['mean']:.3f} ± {record['sd']:.3f}"
-    return f"**{text}**" if method == _own_best(name, metric) else text
+    text = mean_cell("own-metric", name, method, metric=f"test {metric}")
+    return f"**{text}**" if text != "–" and method == _own_best(name, metric) else text
 
 
 def _own_gain(name: str, method: str, metric: str) -> str:
     """The loss on the metric minus a method ± standard error."""
-    record = _own(name, method, f"own minus this {metric}")
-    if record is None:
-        return "–"
-    return f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
+    return error_cell("own-metric", (name, method, 0.0, None, f"own minus this {metric}"), "+")
 
 
 def _own_table(name: str) -> str:
@@ -46,30 +41,6 @@ def _own_table(name: str) -> str:
         if _own(name, method, "test AP")
     ]
     return as_table(["trained on", *OWN_METRICS], rows)
-
-
-@block
-def own_metric_mammography() -> str:
-    """Every method by every metric."""
-    return _own_table("mammography")
-
-
-@block
-def own_metric_annthyroid() -> str:
-    """Every method by every metric."""
-    return _own_table("annthyroid")
-
-
-@block
-def own_metric_lambdarank() -> str:
-    """Every method by every metric."""
-    return _own_table("lambdarank")
-
-
-@block
-def own_metric_mq2007() -> str:
-    """Every method by every metric."""
-    return _own_table("MQ2007-agg")
 
 
 @block
@@ -108,8 +79,7 @@ def own_metric_at_zero() -> str:
     """F1 where the sign of the score decides."""
     rows = []
     for method in ("direct F1", "BCE"):
-        found = [_own(name, method, "test F1 at 0") for name in OWN_SETS]
-        rows.append([method, *(f"{each['mean']:.3f} ± {each['sd']:.3f}" if each else "–" for each in found)])
+        rows.append([method, *(mean_cell("own-metric", name, method, metric="test F1 at 0") for name in OWN_SETS)])
     return as_table(["F1 at 0, trained on", *OWN_SETS], rows)
 
 
@@ -131,3 +101,6 @@ def own_metric_verdicts() -> str:
         for says, judged in claims_of("own-metric").items()
     ]
     return as_table(["claim (comparisons)", *OWN_SETS], rows)
+
+
+BLOCKS |= {f"own_metric_{name.partition('-')[0].lower()}": partial(_own_table, name) for name in OWN_SETS}

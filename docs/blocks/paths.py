@@ -1,6 +1,8 @@
 """Shortest paths."""
 
-from .numbers import as_table, block, records_of
+from functools import partial
+
+from .numbers import BLOCKS, as_table, block, error_cell, mean_cell
 from .verdicts import claims_of, verdict_of
 
 DEGREES = (1, 4, 6, 8)
@@ -11,23 +13,10 @@ def _regrets(noise: float) -> str:
     from directloss_studies.paths import METHODS, WORDS
 
     def shown(degree: int, method: str) -> str:
-        record = records_of("paths")[f"degree {degree}", method, noise, None, "test_regret"]
-        return f"{record['mean']:.3f} ± {record['sd']:.3f}"
+        return mean_cell("paths", f"degree {degree}", method, noise, metric="test_regret")
 
     rows = [[WORDS.get(method, method), *(shown(degree, method) for degree in DEGREES)] for method in METHODS]
     return as_table([f"regret; noise {noise:g}", *(f"degree {degree}" for degree in DEGREES)], rows)
-
-
-@block
-def paths_exact() -> str:
-    """Regret of all methods, costs without noise."""
-    return _regrets(0.0)
-
-
-@block
-def paths_noisy() -> str:
-    """Regret of all methods, costs with noise."""
-    return _regrets(0.5)
 
 
 @block
@@ -36,8 +25,7 @@ def paths_pairs() -> str:
     from directloss_studies.paths import BASELINES, METHODS
 
     def shown(method: str, other: str, noise: float, degree: int) -> str:
-        record = records_of("paths")[f"degree {degree}", method, noise, None, f"this_minus_{other}"]
-        return f"{record['mean']:+.3f} ± {record['sd'] / record['n'] ** 0.5:.3f}".replace("-", "−")
+        return error_cell("paths", (f"degree {degree}", method, noise, None, f"this_minus_{other}"), "+")
 
     rows = [
         [f"{method} − {other}, noise {noise:g}", *(shown(method, other, noise, degree) for degree in DEGREES)]
@@ -54,3 +42,6 @@ def paths_verdicts() -> str:
     """The claims on shortest paths."""
     rows = [[says, judged.source, verdict_of("paths", says)] for says, judged in claims_of("paths").items()]
     return as_table(["claim", "who says it", "verdict (comparisons)"], rows)
+
+
+BLOCKS |= {"paths_exact": partial(_regrets, 0.0), "paths_noisy": partial(_regrets, 0.5)}

@@ -1,8 +1,9 @@
 """Segmentation."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from .numbers import as_table, block, gain_cell, mean_cell
+from .numbers import BLOCKS, as_table, block, gain_cell, mean_cell
 from .verdicts import claims_of, verdict_of
 
 MASKS = {
@@ -31,24 +32,6 @@ def _segmentation_means(rule: str, metric: str = "test_iou") -> str:
 
 
 @block
-def segmentation_iou() -> str:
-    """Mean IoU of clean test images."""
-    return _segmentation_means("noisy validation")
-
-
-@block
-def segmentation_all_pixels() -> str:
-    """IoU over the pixels of all test images."""
-    return _segmentation_means("noisy validation", "test_iou_all_pixels")
-
-
-@block
-def segmentation_clean_validation() -> str:
-    """The same where settings are chosen by right masks."""
-    return _segmentation_means("clean validation")
-
-
-@block
 def segmentation_gains() -> str:
     """The positive and the central update against every other loss."""
     from directloss_studies.segmentation.summary import METHODS, OURS
@@ -70,3 +53,10 @@ def segmentation_verdicts() -> str:
     variants = list(dict.fromkeys(variant for judged in says.values() for variant in judged.verdicts))
     rows = [[claim, *(verdict_of("segmentation", claim, variant) for variant in variants)] for claim in says]
     return as_table(["claim (ours)", *variants], rows)
+
+
+BLOCKS |= {
+    "segmentation_iou": partial(_segmentation_means, "noisy validation"),
+    "segmentation_all_pixels": partial(_segmentation_means, "noisy validation", "test_iou_all_pixels"),
+    "segmentation_clean_validation": partial(_segmentation_means, "clean validation"),
+}

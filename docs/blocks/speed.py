@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from .numbers import MEASURED, RESULTS, block
+from .numbers import MEASURED, block
 
 
 @block
@@ -104,6 +104,6 @@ def speed_loops() -> str:
 @block
 def speed_estimator() -> str:
     """Time of the scikit-learn estimator."""
-    from studies.benchmarks.estimator import in_words
+    from benchmarks.estimator import in_words
 
-    return in_words(json.loads((RESULTS / "estimator.json").read_text()))
+    return in_words(json.loads((MEASURED / "estimator.json").read_text()))

@@ -1,10 +1,11 @@
 """Real tables."""
 
+from functools import partial
 from typing import Any
 
 from directloss_studies.report.verdicts import Verdict
 
-from .numbers import as_table, block, records_of, with_error
+from .numbers import BLOCKS, as_table, block, records_of, rows_of_means, select, with_error
 from .verdicts import claims_of
 
 TABLE_NOISES = (
@@ -20,23 +21,29 @@ def _tables(
     length: str, kind: str, noise: float, metric: str = "test_ap", protocol: str = "untuned"
 ) -> dict[str, dict[str, Any]]:
     """The records over all tables, by method."""
-    wanted = f"{protocol}, {kind}, {length}", noise, metric
-    return {
-        method: record
-        for (variant, method, level, class_, of), record in records_of("tables").items()
-        if (variant, level, of) == wanted and (class_ is None or metric.startswith("worst"))
-    }
+    found = select("tables", variant=f"{protocol}, {kind}, {length}", noise=noise, metric=metric)
+    return {key.method: record for key, record in found.items() if key.class_ is None or metric.startswith("worst")}
 
 
-def _tables_by_table(
-    length: str, kind: str, noise: float, protocol: str = "untuned"
-) -> dict[str, dict[str, dict[str, Any]]]:
+def _by_table(name: str, variant: str, noise: float) -> dict[str, dict[str, dict[str, Any]]]:
     """The records of every method by table."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for (variant, method, level, name, metric), record in records_of("tables").items():
-        if (variant, level, metric) == (f"{protocol}, {kind}, {length}", noise, "test_ap") and name is not None:
-            found.setdefault(method, {})[name] = record
-    return found
+    by_method: dict[str, dict[str, dict[str, Any]]] = {}
+    for key, record in select(name, variant=variant, noise=noise, metric="test_ap").items():
+        if key.class_ is not None:
+            by_method.setdefault(key.method, {})[key.class_] = record
+    return by_method
+
+
+def _tables_by_table(length: str, kind: str, noise: float, protocol: str = "untuned") -> Any:
+    return _by_table("tables", f"{protocol}, {kind}, {length}", noise)
+
+
+def _is_network(method: str) -> bool:
+    return "GBM" not in method and "XGB" not in method
+
+
+def _means(records: dict[str, dict[str, Any]]) -> dict[str, float]:
+    return {method: record["mean"] for method, record in records.items()}
 
 
 def _tables_by_noise(length: str, protocol: str = "untuned") -> str:
@@ -46,17 +53,8 @@ def _tables_by_noise(length: str, protocol: str = "untuned") -> str:
         for words, kind, noise in TABLE_NOISES
         if (found := _tables(length, kind, noise, protocol=protocol))
     }
-    rows = []
-    best = {
-        words: max(record["mean"] for method, record in found.items() if "GBM" not in method and "XGB" not in method)
-        for words, found in columns.items()
-    }
-    for method in next(iter(columns.values())):
-        cells = []
-        for words, found in columns.items():
-            text = f"{found[method]['mean']:.3f}" if method in found else "–"
-            cells.append(f"**{text}**" if method in found and found[method]["mean"] == best[words] else text)
-        rows.append([method, *cells])
+    means = {words: _means(found) for words, found in columns.items()}
+    rows = rows_of_means(means, next(iter(columns.values())), _is_network)
     counted = ["number of tables", *(str(next(iter(found.values()))["n"]) for found in columns.values())]
     return as_table(["method", *columns], [*rows, counted])
 
@@ -70,69 +68,17 @@ def _runs(protocol: str) -> str:
     return "; ".join(parts)
 
 
-@block
-def tables_runs() -> str:
-    """What the results hold."""
-    return _runs("untuned")
-
-
-@block
-def tables_tuned_runs() -> str:
-    """What the results hold of tuned methods."""
-    return _runs("tuned")
-
-
 def _seeds(by_table: dict[str, dict[str, Any]]) -> str:
     seeds = sorted({record["n"] for record in by_table.values()})
     return f"{' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}"
 
 
 @block
-def tables_short() -> str:
-    """The shortest training."""
-    return _tables_by_noise("1×")
-
-
-@block
-def tables_long() -> str:
-    """The longest training."""
-    return _tables_by_noise("8×")
-
-
-@block
-def tables_early() -> str:
-    """Stopped early."""
-    return _tables_by_noise("stopped early")
-
-
-@block
-def tables_regularised() -> str:
-    """The longest training, with weight decay and averaged weights."""
-    return _tables_by_noise("8×", "regularised")
-
-
-@block
-def tables_tuned() -> str:
-    """Tuned, the longest training."""
-    return _tables_by_noise("8×", "tuned")
-
-
-@block
-def tables_tuned_early() -> str:
-    """Tuned, stopped early."""
-    return _tables_by_noise("stopped early", "tuned")
-
-
-@block
 def tables_lengths() -> str:
     """By training length, at the most flipped labels that there are."""
     words, kind, noise = [of for of in TABLE_NOISES[:3] if _tables("1×", *of[1:])][-1]
-    columns = [_tables(length, kind, noise) for length in ("1×", "2×", "4×", "8×", "stopped early")]
-    rows = [
-        [method, *(f"{found[method]['mean']:.3f}" if method in found else "–" for found in columns)]
-        for method in columns[0]
-    ]
-    return as_table([words, "1×", "2×", "4×", "8×", "stopped early"], rows)
+    columns = {length: _means(_tables(length, kind, noise)) for length in ("1×", "2×", "4×", "8×", "stopped early")}
+    return as_table([words, *columns], rows_of_means(columns, columns["1×"]))
 
 
 @block
@@ -178,14 +124,14 @@ def when_it_helps() -> str:
     )
     columns, ahead = [], []
     for _, length, noise, kind, protocol in kinds:
-        columns.append(found := {m: of["mean"] for m, of in _tables(length, kind, noise, protocol=protocol).items()})
+        columns.append(found := _means(_tables(length, kind, noise, protocol=protocol)))
         if kind == "symmetric" and noise and protocol == "untuned":
             best = max(found[method] for method in methods)
             better = {m: mean for m, mean in found.items() if mean > best and "oracle" not in m}
             ahead.append(", ".join(f"{m} ({v:.3f})" for m, v in better.items()) + f" at {noise:.0%}".replace("%", " %"))
     rows = [[words, *(f"{found[method]:.3f}" for found in columns)] for method, words in methods.items()]
     means, by_table = _tables("8×", "symmetric", 0.0), _tables_by_table("8×", "symmetric", 0.0)
-    missing = {m: of["mean"] for m, of in _tables("8×", "missing positives", 0.5).items()}
+    missing = _means(_tables("8×", "missing positives", 0.5))
     gains = {name: of["mean"] - by_table["x-ent"][name]["mean"] for name, of in by_table["pos-AP"].items()}
     won, lost = sum(gain > 0.005 for gain in gains.values()), sum(gain < -0.005 for gain in gains.values())
     worst = min(gains, key=lambda name: gains[name])
@@ -211,13 +157,8 @@ def when_it_helps() -> str:
 @block
 def tables_seconds() -> str:
     """Of one training."""
-    wanted = "untuned, 8×", "seconds"
-    found = {
-        method: record
-        for (variant, method, _, _, metric), record in records_of("tables").items()
-        if (variant, metric) == wanted
-    }
-    return "; ".join(f"{method} {record['mean']:.2f}" for method, record in found.items())
+    found = select("tables", variant="untuned, 8×", metric="seconds")
+    return "; ".join(f"{key.method} {record['mean']:.2f}" for key, record in found.items())
 
 
 HUMAN_LABELS = {
@@ -234,50 +175,27 @@ HUMAN_METHODS = (
 
 def _human(length: str) -> str:
     """Methods down, labels across; the highest mean of a network in bold."""
-    found = records_of("human-labels")
-
-    def mean_of(method: str, kind: str) -> float | None:
-        record = found.get((f"untuned, {kind}, {length}", method, 0.0, None, "test_ap"))
-        return record["mean"] if record else None
-
-    there = [method for method in HUMAN_METHODS if any(mean_of(method, kind) for kind in HUMAN_LABELS.values())]
-    networks = [method for method in there if "GBM" not in method]
-    best = {kind: max(mean_of(method, kind) or 0.0 for method in networks) for kind in HUMAN_LABELS.values()}
-    rows = []
-    for method in there:
-        cells = [method]
-        for kind in HUMAN_LABELS.values():
-            value = mean_of(method, kind)
-            text = "–" if value is None else f"{value:.3f}"
-            cells.append(f"**{text}**" if value == best[kind] else text)
-        rows.append(cells)
-    return as_table([length, *HUMAN_LABELS], rows)
-
-
-@block
-def human_labels_short() -> str:
-    """The shortest training."""
-    return _human("1×")
-
-
-@block
-def human_labels_long() -> str:
-    """The longest training."""
-    return _human("8×")
+    columns = {
+        words: _means({
+            key.method: record
+            for key, record in select("human-labels", variant=f"untuned, {kind}, {length}", metric="test_ap").items()
+            if key.class_ is None
+        })
+        for words, kind in HUMAN_LABELS.items()
+    }  # fmt: skip
+    there = [method for method in HUMAN_METHODS if any(method in means for means in columns.values())]
+    return as_table([length, *columns], rows_of_means(columns, there, _is_network))
 
 
 @block
 def human_labels_against() -> str:
     """Minus cross-entropy, with the standard error over classes."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    for (variant, method, _, name, metric), record in records_of("human-labels").items():
-        if name is not None and metric == "test_ap":
-            found.setdefault((variant, method), {})[name] = record["mean"]
+    found = {kind: _by_table("human-labels", f"untuned, {kind}, 8×", 0.0) for kind in HUMAN_LABELS.values()}
     rows = []
     for method in HUMAN_METHODS[1:]:
         cells = []
-        for kind in HUMAN_LABELS.values():
-            mine, base = (found.get((f"untuned, {kind}, 8×", name), {}) for name in (method, "x-ent"))
+        for by_method in found.values():
+            mine, base = (_means(by_method.get(name, {})) for name in (method, "x-ent"))
             cells.append(with_error([value - base[name] for name, value in mine.items()], "+") if mine else "–")
         if set(cells) != {"–"}:
             rows.append([method, *cells])
@@ -300,12 +218,22 @@ def human_labels_wrong() -> str:
 @block
 def human_labels_runs() -> str:
     """What the results hold."""
-    found = records_of("human-labels")
     parts = []
     for words, kind in HUMAN_LABELS.items():
-        wanted = f"untuned, {kind}, 8×", "x-ent", "test_ap"
-        mine = {key[3]: r["n"] for key, r in found.items() if (key[0], key[1], key[4]) == wanted and key[3] is not None}
-        seeds = sorted(set(mine.values()))
-        if mine:
-            parts.append(f"{words}: {len(mine)} classes, {' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}")
+        if mine := _by_table("human-labels", f"untuned, {kind}, 8×", 0.0).get("x-ent"):
+            parts.append(f"{words}: {len(mine)} classes, {_seeds(mine)}")
     return "; ".join(parts)
+
+
+BLOCKS |= {
+    "tables_short": partial(_tables_by_noise, "1×"),
+    "tables_long": partial(_tables_by_noise, "8×"),
+    "tables_early": partial(_tables_by_noise, "stopped early"),
+    "tables_regularised": partial(_tables_by_noise, "8×", "regularised"),
+    "tables_tuned": partial(_tables_by_noise, "8×", "tuned"),
+    "tables_tuned_early": partial(_tables_by_noise, "stopped early", "tuned"),
+    "tables_runs": partial(_runs, "untuned"),
+    "tables_tuned_runs": partial(_runs, "tuned"),
+    "human_labels_short": partial(_human, "1×"),
+    "human_labels_long": partial(_human, "8×"),
+}

@@ -1,227 +1,112 @@
 """Studies of training: a warm-up, rankings of more than a mini-batch, recipes and the estimator."""
 
-from collections.abc import Callable, Iterable
-from functools import cache
-from statistics import mean, median
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from statistics import mean
+from typing import Any
 
-from .numbers import as_table, block, in_percent, study_of, with_error
+from directloss_studies.warm_up import METHODS, STARTS
 
-WARM_KINDS = {"cold": "", "warm": ", warm-up", "warm, new optimizer": ", warm-up, new optimizer"}
-"""How pos-AP starts, from the words of studies/results/ to those to show."""
-WARM_NOISES = (0.0, 0.2, 0.4)
-STARTS_OF_RANKING = ("below", "above")
+from .numbers import Key, as_table, block, error_cell, in_percent, records_of, runs_of
 
-
-class Ended(NamedTuple):
-    """How a training of the study of the warm-up ended, on clean test data."""
-
-    ap: float
-    wrong_way: bool
-    """AUC is below one half."""
-    poor: bool
-    """AP is below half of that of cross-entropy from the same start."""
+NOISES = (0.0, 0.2, 0.4)
 
 
-@cache
-def _warm_runs() -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The runs by table, noise, learning rate, seed and kind; of those of which there is every kind."""
-    keys = "table", "noise", "rate", "seed", "kind"
-    runs = dict(sorted((tuple(run[key] for key in keys), run) for run in study_of("warm_up")["runs"]))
-    whole = [all((*key[:-1], kind) in runs for kind in ("x-ent", *WARM_KINDS)) for key in runs]
-    return {key: run for (key, run), every in zip(runs.items(), whole, strict=True) if every}
+def _count(method: str, metric: str, start: str, noise: float, of: str | None = None) -> int:
+    """The number of trainings of which something is true, from their share."""
+    record = records_of("warm-up")[start, method, noise, of, metric]
+    return round(record["mean"] * record["n"])
 
 
-def _ends(kind: str, epsilon: float, noise: float, start: str, table: str | None = None) -> list[Ended]:
-    """All trainings of a kind with one ε from one kind of start."""
-    of = STARTS_OF_RANKING.index(start)
-    k = 0 if kind == "x-ent" else study_of("warm_up")["settings"]["epsilons"].index(epsilon)
-    found = []
-    for key, run in _warm_runs().items():
-        if key[1] == noise and key[4] == kind and table in (None, key[0]):
-            plain = _warm_runs()[(*key[:-1], "x-ent")]["ap"][of][0]
-            found.append(Ended(run["ap"][of][k], run["auc"][of][k] < 0.5, run["ap"][of][k] < plain / 2))
-    return found
-
-
-def _warm_table(corner: str, cell: Callable[..., str], kinds: Iterable[str]) -> str:
-    """One row for every ε and kind, one column for every noise and start."""
-    columns = [(noise, start) for noise in WARM_NOISES for start in STARTS_OF_RANKING]
-    header = [f"{level}, {start} ½" for level in in_percent(WARM_NOISES) for start in STARTS_OF_RANKING]
-    rows = [["x-ent", *(cell("x-ent", 0.0, *column) for column in columns)]] if "x-ent" in kinds else []
-    rows += [
-        [f"ε = {epsilon:g}{WARM_KINDS[kind]}", *(cell(kind, epsilon, *column) for column in columns)]
-        for epsilon in study_of("warm_up")["settings"]["epsilons"]
-        for kind in kinds
-        if kind != "x-ent"
+def _warm_table(corner: str, cell: Callable[[Key], str], metric: str, methods: Iterable[str] = METHODS) -> str:
+    """One row for every method, one column for every noise and start."""
+    columns = {
+        f"{level}, {start}": (start, noise)
+        for noise, level in zip(NOISES, in_percent(NOISES), strict=True)
+        for start in STARTS
+    }
+    rows = [
+        [method, *(cell(Key(start, method, noise, None, metric)) for start, noise in columns.values())]
+        for method in methods
     ]
-    return as_table([corner, *header], rows)
-
-
-def _recipes(part: str, noise: float) -> dict[str, dict[str, dict[str, float]]]:
-    """Test AP at the longest training by recipe, average of weights and table: means over seeds."""
-    runs = [run for run in study_of("recipes")["runs"] if (run["part"], run["noise"]) == (part, noise)]
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for recipe, averages in runs[0]["test_ap"].items():
-        for average in averages:
-            by_table: dict[str, list[float]] = {}
-            for run in runs:
-                by_table.setdefault(run["table"], []).append(run["test_ap"][recipe][average][-1])
-            found.setdefault(recipe, {})[average] = {table: mean(values) for table, values in by_table.items()}
-    return found
-
-
-RECIPE_AVERAGES = ("last", "mean of 50")
-RECIPE_NOISES = (0.0, 0.2, 0.4)
-
-
-@block
-def recipes_confirmed() -> str:
-    """The few recipes on the tables that the search did not see, and how far each is below x-ent at worst."""
-    rows = []
-    found = {noise: _recipes("confirm", noise) for noise in RECIPE_NOISES}
-    for recipe in found[0.0]:
-        for average in RECIPE_AVERAGES:
-            means, worst = [], []
-            for noise in RECIPE_NOISES:
-                ours, plain = found[noise][recipe][average], found[noise]["x-ent"]["last"]
-                best = max(mean(each[one].values()) for each in found[noise].values() for one in RECIPE_AVERAGES)
-                value = mean(ours.values())
-                means.append(f"**{value:.3f}**" if value == best else f"{value:.3f}")
-                lost, table = min((ours[table] - plain[table], table) for table in ours)
-                worst.append("–" if (recipe, average) == ("x-ent", "last") else f"{lost:+.2f} ({table})")
-            rows.append([recipe, average, *means, *worst])
-    levels = [f"{noise:.0%} flipped".replace("%", " %") for noise in RECIPE_NOISES]
-    return as_table(["recipe", "weights", *levels, *(f"worst table, {level}" for level in levels)], rows)
-
-
-@block
-def recipes_searched() -> str:
-    """All recipes on the ten tables of the search."""
-    found = {noise: _recipes("search", noise) for noise in RECIPE_NOISES}
-    rows = []
-    for recipe in found[0.0]:
-        cells = []
-        for average in RECIPE_AVERAGES:
-            cells += [f"{mean(found[noise][recipe][average].values()):.3f}" for noise in RECIPE_NOISES]
-        rows.append([recipe, *cells])
-    header = [f"{noise:.0%}, {average}".replace("%", " %") for average in RECIPE_AVERAGES for noise in RECIPE_NOISES]
-    return as_table(["recipe", *header], rows)
-
-
-@block
-def recipes_runs() -> str:
-    """How many tables and seeds there are."""
-    said = []
-    for part in ("search", "confirm"):
-        runs = [run for run in study_of("recipes")["runs"] if run["part"] == part]
-        tables = {run["table"] for run in runs}
-        seeds = [
-            f"{noise:.0%}: {len({run['seed'] for run in runs if run['noise'] == noise})}" for noise in RECIPE_NOISES
-        ]
-        said.append(f"{part}: {len(tables)} tables, seeds {', '.join(seeds)}".replace("%", " %"))
-    return "; ".join(said)
-
-
-@block
-def estimator_tables() -> str:
-    """Both estimators with their defaults on the tables that the search did not see, and the worst table of ours."""
-    runs = study_of("estimator-tables")["runs"]
-    rows = []
-    for name in runs[0]["test_ap"]:
-        means, worst = [], []
-        for noise in RECIPE_NOISES:
-            tables: dict[str, list[tuple[float, float]]] = {}
-            for run in (run for run in runs if run["noise"] == noise):
-                tables.setdefault(run["table"], []).append((run["test_ap"][name], run["test_ap"]["MLPClassifier"]))
-            values = {table: tuple(map(mean, zip(*pairs, strict=True))) for table, pairs in tables.items()}
-            means.append(f"{mean(ours for ours, _ in values.values()):.3f}")
-            lost, table = min((ours - theirs, table) for table, (ours, theirs) in values.items())
-            worst.append("–" if name == "MLPClassifier" else f"{lost:+.2f} ({table})")
-        rows.append([name, *means, *worst])
-    levels = [f"{noise:.0%} flipped".replace("%", " %") for noise in RECIPE_NOISES]
-    return as_table(["estimator", *levels, *(f"worst table, {level}" for level in levels)], rows)
-
-
-@block
-def estimator_runs() -> str:
-    """How many tables and seeds there are."""
-    runs = study_of("estimator-tables")["runs"]
-    return f"{len({run['table'] for run in runs})} tables, {len({run['seed'] for run in runs})} seeds"
+    return as_table([corner, *columns], rows)
 
 
 @block
 def warm_up_failures() -> str:
     """Trainings that end with an AUC below one half, or with less than half of the AP of cross-entropy."""
 
-    def cell(*which: Any) -> str:
-        ends = _ends(*which)
-        return f"{sum(end.wrong_way for end in ends)} / {sum(end.poor for end in ends)}"
+    def cell(key: Key) -> str:
+        start, method, noise, *_ = key
+        return f"{_count(method, 'wrong_way', start, noise)} / {_count(method, 'poor', start, noise)}"
 
-    count = len(_ends("x-ent", 0.0, 0.0, "below"))
-    return _warm_table(f"of {count} trainings; flipped labels, AUC of the start", cell, ["x-ent", *WARM_KINDS])
+    number = records_of("warm-up")[STARTS[0], METHODS[0], 0.0, None, "poor"]["n"]
+    return _warm_table(f"of {number} trainings; flipped labels, AUC of the start", cell, "poor")
 
 
 @block
 def warm_up_ap() -> str:
     """Mean test AP."""
-
-    def cell(*which: Any) -> str:
-        return f"{mean(end.ap for end in _ends(*which)):.3f}"
-
-    return _warm_table("mean test AP; flipped labels, AUC of the start", cell, ["x-ent", *WARM_KINDS])
+    return _warm_table(
+        "mean test AP; flipped labels, AUC of the start",
+        lambda key: f"{records_of('warm-up')[key]['mean']:.3f}",
+        "test_ap",
+    )
 
 
 @block
 def warm_up_differences() -> str:
     """AP with a warm-up minus without, in pairs."""
+    warm = [method for method in METHODS if "warm-up" in method]
+    corner = "test AP minus that without warm-up"
+    return _warm_table(corner, lambda key: error_cell("warm-up", key, "+"), "minus_cold", warm)
 
-    def cell(kind: str, *which: Any) -> str:
-        pairs = zip(_ends(kind, *which), _ends("cold", *which), strict=True)
-        return with_error([warm.ap - cold.ap for warm, cold in pairs], "+")
 
-    return _warm_table("test AP minus that without warm-up", cell, [kind for kind in WARM_KINDS if kind != "cold"])
+def _classes(prefix: str) -> list[str]:
+    """The classes of trainings: step sizes, or with an empty prefix tables."""
+    found = {of for *_, of, _ in records_of("warm-up") if of is not None}
+    rates = {of for of in found if of.startswith("learning rate ")}
+    return sorted(rates if prefix else found - rates)
 
 
 @block
 def warm_up_tables() -> str:
     """Trainings of each table that failed in either way, at all noises and starts."""
-    names = sorted({key[0] for key in _warm_runs()})
-
-    def ends(kind: str, epsilon: float, name: str) -> list[Ended]:
-        return [end for k in WARM_NOISES for start in STARTS_OF_RANKING for end in _ends(kind, epsilon, k, start, name)]
-
+    records, names = records_of("warm-up"), _classes("")
+    places = [(start, noise) for noise in NOISES for start in STARTS]
     rows = [
-        [f"ε = {e:g}{shown}", *(str(sum(end.wrong_way or end.poor for end in ends(kind, e, name))) for name in names)]
-        for e in study_of("warm_up")["settings"]["epsilons"]
-        for kind, shown in WARM_KINDS.items()
+        [method, *(str(sum(_count(method, "failed", *place, of=name) for place in places)) for name in names)]
+        for method in METHODS[1:]
     ]
-    header = [f"{name} (of {len(ends('cold', 1.0, name))})" for name in names]
+    totals = [sum(records[start, METHODS[1], noise, of, "failed"]["n"] for start, noise in places) for of in names]
+    header = [f"{name} (of {total})" for name, total in zip(names, totals, strict=True)]
     return as_table(["failed in either way", *header], rows)
 
 
 @block
 def warm_up_rates() -> str:
     """How many trainings without a warm-up went the wrong way, by learning rate."""
-    epsilons = study_of("warm_up")["settings"]["epsilons"]
-    found = {}
-    for (*_, noise, rate, _, kind), run in _warm_runs().items():
-        if kind == "cold" and noise == WARM_NOISES[-1]:
-            found.setdefault(rate, []).extend(auc < 0.5 for auc in run["auc"][0])
-    parts = [f"{sum(wrong)} of {len(wrong)} at learning rate {rate:g}" for rate, wrong in sorted(found.items())]
-    return f"{' and '.join(parts)} (all {len(epsilons)} ε together)"
+    cold = [method for method in METHODS[1:] if "warm-up" not in method]
+    parts = []
+    for of in _classes("learning rate"):
+        wrong = sum(_count(method, "wrong_way", STARTS[0], NOISES[-1], of) for method in cold)
+        number = len(cold) * records_of("warm-up")[STARTS[0], cold[0], NOISES[-1], of, "wrong_way"]["n"]
+        parts.append(f"{wrong} of {number} at {of}")
+    return f"{' and '.join(parts)} (all {len(cold)} ε together)"
 
 
 @block
 def warm_up_command() -> str:
     """What was run."""
-    runs = _warm_runs()
-    rates = sorted({key[2] for key in runs})
-    seeds = [f"{len({key[3] for key in runs if key[2] == rate})} seeds at learning rate {rate:g}" for rate in rates]
-    trainings = sum(len(row) for run in runs.values() for row in run["ap"])
+    records = records_of("warm-up")
+    seeds = [
+        f"{records[STARTS[0], 'x-ent', 0.0, of, 'failed']['n'] // len(_classes(''))} seeds at {of}"
+        for of in _classes("learning rate")
+    ]
+    trainings = sum(record["n"] for (*_, of, metric), record in records.items() if (of, metric) == (None, "test_ap"))
     return (
-        f"`python -m studies.benchmarks.warm_up`: {' and '.join(seeds)}, counted from 0, {trainings:,} trainings, in "
-        "[warm_up.json](../studies/results/warm_up.json)."
+        f"`directloss reproduce warm-up --preset paper --data DIR`: {' and '.join(seeds)}, counted from 0, "
+        f"{trainings:,} trainings, in [warm-up.json](../studies/results/warm-up.json)."
     )
 
 
@@ -233,74 +118,143 @@ MEMORY_METHODS = {  # from studies/results/ to the words to show
 }
 
 
-def _memory_runs(table: str, noise: float, method: str) -> list[dict[str, Any]]:
-    runs = study_of("score_memory")["runs"]
-    return [run for run in runs if (run["table"], run["noise"], run["method"]) == (table, noise, method)]
+def _memory_cells(method: str, metric: str, batch: int, places: Iterable[tuple[str, float]]) -> list[str]:
+    """Of a method by table and noise: AP, gain or seconds."""
+    keys = [Key(f"{table}, batches of {batch}", method, noise, None, metric) for table, noise in places]
+    if metric == "median_seconds":
+        return [f"{records_of('score-memory')[key]['mean']:.1f}" for key in keys]
+    return [error_cell("score-memory", key, "+" if metric.startswith("minus") else "") for key in keys]
 
 
-def _chosen(table: str, noise: float, method: str) -> list[dict[str, Any]]:
-    """Of every seed the run whose learning rate is best on validation."""
-    runs = _memory_runs(table, noise, method)
-    seeds = sorted({run["seed"] for run in runs})
-    return [max((run for run in runs if run["seed"] == seed), key=lambda run: run["validation"]) for seed in seeds]
-
-
-def _memory_table(corner: str, cell: Callable[..., str], methods: Iterable[str]) -> str:
-    columns = [(table, noise) for table in ("cover", "celeba") for noise in (0.0, 0.4)]
-    header = [f"{table}, {in_percent([noise])[0]}" for table, noise in columns]
-    rows = [[MEMORY_METHODS[method], *(cell(*column, method) for column in columns)] for method in methods]
+def _memory_table(corner: str, metric: str, methods: Iterable[str] = MEMORY_METHODS) -> str:
+    places = [(table, noise) for table in ("cover", "celeba") for noise in (0.0, 0.4)]
+    header = [f"{table}, {in_percent([noise])[0]}" for table, noise in places]
+    rows = [[MEMORY_METHODS[method], *_memory_cells(method, metric, 512, places)] for method in methods]
     return as_table([corner, *header], rows)
 
 
-def _memory_ap(table: str, noise: float, method: str) -> str:
-    """Test AP ± standard error, of the learning rate chosen on validation."""
-    return with_error([run["test"] for run in _chosen(table, noise, method)])
-
-
-def _memory_gain(table: str, noise: float, method: str) -> str:
-    """Test AP minus that of plain batches of the same size ± standard error, in pairs."""
-    plain = "batch of 32" if method.endswith(" of 32") else "batch"
-    if method == plain:
-        return "–"
-    pairs = zip(_chosen(table, noise, method), _chosen(table, noise, plain), strict=True)
-    return with_error([this["test"] - other["test"] for this, other in pairs], "+")
-
-
-def _memory_seconds(table: str, noise: float, method: str) -> str:
-    return f"{median(run['seconds'] for run in _memory_runs(table, noise, method)):.1f}"
+def _memory_seeds() -> int:
+    return records_of("score-memory")["cover, batches of 512", "memory", 0.0, None, "test_ap"]["n"]
 
 
 @block
 def score_memory_ap() -> str:
     """Test AP in batches of 512."""
-    seeds = len(_chosen("cover", 0.0, "memory"))
-    return _memory_table(f"test AP, mean of {seeds} seeds; flipped labels", _memory_ap, MEMORY_METHODS)
+    return _memory_table(f"test AP, mean of {_memory_seeds()} seeds; flipped labels", "test_ap")
 
 
 @block
 def score_memory_gains() -> str:
     """What is gained over plain batches of 512."""
-    methods = [method for method in MEMORY_METHODS if method != "batch"]
-    return _memory_table("test AP minus that of plain batches", _memory_gain, methods)
+    others = [method for method in MEMORY_METHODS if method != "batch"]
+    return _memory_table("test AP minus that of plain batches", "minus_plain_batches", others)
 
 
 @block
 def score_memory_seconds() -> str:
     """CPU seconds of a training in batches of 512."""
-    return _memory_table("CPU seconds of a training, median", _memory_seconds, MEMORY_METHODS)
+    return _memory_table("CPU seconds of a training, median", "median_seconds")
 
 
 @block
 def score_memory_small() -> str:
     """Test AP, gain and CPU seconds in batches of 32."""
+    metrics = ("test_ap", "minus_plain_batches", "median_seconds")
     rows = [
         [
             table,
             MEMORY_METHODS[method],
-            *(cell(table, 0.0, f"{method} of 32") for cell in (_memory_ap, _memory_gain, _memory_seconds)),
+            *(cell for metric in metrics for cell in _memory_cells(method, metric, 32, [(table, 0.0)])),
         ]
         for table in ("cover", "celeba")
         for method in ("x-ent", "batch", "memory")
     ]
-    seeds = len(_chosen("cover", 0.0, "memory of 32"))
-    return as_table(["table", "", f"test AP, mean of {seeds} seeds", "minus plain batches", "CPU seconds"], rows)
+    return as_table(
+        ["table", "", f"test AP, mean of {_memory_seeds()} seeds", "minus plain batches", "CPU seconds"], rows
+    )
+
+
+AVERAGES = ("last", "mean of 50")
+LEVELS = [f"{level} flipped" for level in in_percent(NOISES)]
+Run = dict[str, Any]
+
+
+def _by_table(runs: Iterable[Run], noise: float, value: Callable[[Run], float]) -> dict[str, float]:
+    """The mean over the seeds of every table, at one noise."""
+    values: dict[str, list[float]] = {}
+    for run in runs:
+        if run["noise"] == noise:
+            values.setdefault(run["table"], []).append(value(run))
+    return {table: mean(some) for table, some in values.items()}
+
+
+def _recipe(recipe: str, average: str) -> Callable[[Run], float]:
+    """Test AP of a recipe at the end of the longest training."""
+    return lambda run: run["test_ap"][recipe][average][-1]
+
+
+def _recipe_runs(part: str) -> list[Run]:
+    return [run for run in runs_of("recipes") if run["part"] == part]
+
+
+def _beside_worst(
+    corner: Sequence[str], runs: Sequence[Run], values: Mapping[tuple[str, ...], Callable[[Run], float]], bold: bool
+) -> str:
+    """Means over tables by noise, with `bold` the best one bold, and each row's worst table against the first row."""
+    base, rows = next(iter(values)), []
+    of_noise = [{name: _by_table(runs, noise, value) for name, value in values.items()} for noise in NOISES]
+    for name in values:
+        means, worst = [], []
+        for tables in of_noise:
+            value, best = mean(tables[name].values()), max(mean(some.values()) for some in tables.values())
+            means.append(f"**{value:.3f}**" if bold and value == best else f"{value:.3f}")
+            lost, table = min((value - tables[base][table], table) for table, value in tables[name].items())
+            worst.append("–" if name == base else f"{lost:+.2f} ({table})")
+        rows.append([*name, *means, *worst])
+    return as_table([*corner, *LEVELS, *(f"worst table, {level}" for level in LEVELS)], rows)
+
+
+@block
+def recipes_confirmed() -> str:
+    """The few recipes on the tables that the search did not see, and how far each is below x-ent at worst."""
+    runs = _recipe_runs("confirm")
+    values = {(recipe, of): _recipe(recipe, of) for recipe in runs[0]["test_ap"] for of in AVERAGES}
+    return _beside_worst(["recipe", "weights"], runs, values, bold=True)
+
+
+@block
+def recipes_searched() -> str:
+    """All recipes on the ten tables of the search."""
+    runs, columns = _recipe_runs("search"), list(product(AVERAGES, NOISES))
+    rows = [
+        [recipe, *(f"{mean(_by_table(runs, noise, _recipe(recipe, of)).values()):.3f}" for of, noise in columns)]
+        for recipe in runs[0]["test_ap"]
+    ]
+    return as_table(["recipe", *(f"{in_percent([noise])[0]}, {of}" for of, noise in columns)], rows)
+
+
+@block
+def recipes_runs() -> str:
+    """How many tables and seeds there are."""
+    said = []
+    for part in ("search", "confirm"):
+        runs = _recipe_runs(part)
+        seeds = [len({run["seed"] for run in runs if run["noise"] == noise}) for noise in NOISES]
+        counts = ", ".join(f"{level}: {count}" for level, count in zip(in_percent(NOISES), seeds, strict=True))
+        said.append(f"{part}: {len({run['table'] for run in runs})} tables, seeds {counts}")
+    return "; ".join(said)
+
+
+@block
+def estimator_tables() -> str:
+    """Both estimators with their defaults on the tables that the search did not see, and the worst table of ours."""
+    runs = runs_of("estimator-tables")
+    values = {(name,): lambda run, name=name: run["test_ap"][name] for name in runs[0]["test_ap"]}
+    return _beside_worst(["estimator"], runs, values, bold=False)
+
+
+@block
+def estimator_runs() -> str:
+    """How many tables and seeds there are."""
+    runs = runs_of("estimator-tables")
+    return f"{len({run['table'] for run in runs})} tables, {len({run['seed'] for run in runs})} seeds"

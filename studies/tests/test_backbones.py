@@ -33,12 +33,6 @@ def parameters(network):
     return sum(weight.numel() for weight in network.parameters())
 
 
-def test_sizes_are_those_of_torchvision():
-    assert parameters(AlexNet()) == 61_100_840
-    assert parameters(SqueezeNet()) == 1_248_424
-    assert parameters(EfficientNetLite0()) == 4_652_008
-
-
 def test_names_are_those_of_torchvision():
     layers = {name.rsplit(".", 1)[0] for name in AlexNet().state_dict()}
     assert layers == {f"features.{k}" for k in (0, 3, 6, 8, 10)} | {f"classifier.{k}" for k in (1, 4, 6)}

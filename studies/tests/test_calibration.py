@@ -32,16 +32,6 @@ def test_it_is_isotonic_regression_with_a_wrong_detection_added_at_the_top():
         np.testing.assert_allclose(precisions(knots, places), expected.predict(places), atol=1e-6)
 
 
-def test_it_never_falls_and_stays_from_zero_to_less_than_one():
-    random = np.random.default_rng(1)
-    for _ in range(200):
-        knots = fitted(*random_case(random))
-        check_knots(knots)
-        found = precisions(knots, np.linspace(-9, 9, 50))
-        assert found == sorted(found)
-        assert 0 <= found[0] <= found[-1] < 1
-
-
 def test_it_is_right_where_the_precision_is_known():
     scores = np.repeat([-1.0, 0.0, 1.0], 1000)
     right = np.concatenate([np.arange(1000) < hits for hits in (0, 300, 900)])
@@ -64,12 +54,6 @@ def test_order_does_not_matter_and_the_scale_of_scores_scales_the_knots():
     order = random.permutation(40)
     assert fitted(scores[order], right[order]) == fitted(scores, right)
     assert fitted(8 * scores, right) == tuple((8 * score, precision) for score, precision in fitted(scores, right))
-
-
-def test_without_detections_nothing_is_known():
-    assert fitted([], []) == ()
-    assert precision_at((), 1.0) is None
-    check_knots(())
 
 
 @pytest.mark.parametrize(

@@ -25,24 +25,9 @@ def test_sixteen_pixels_of_context_at_227():
     assert_window((51, 101, 245, 295), 500, (34, 84, 261, 311), (0, 0, 227, 227))
 
 
-def test_context_outside_of_the_image_is_left_to_the_mean():
-    # the box starts at the left and upper border: 16 pixels of the square lie outside
-    assert_window((1, 1, 195, 195), 500, (0, 0, 211, 211), (16, 16, 227, 227))
-    # and here at the right and lower one
-    assert_window((306, 306, 500, 500), 500, (289, 289, 500, 500), (0, 0, 211, 211))
-
-
 def test_both_sides_are_warped_each_for_itself():
     # 390 × 195 pixels: the width shrinks to half, so 16 pixels of the square are 32 of the image
     assert_window((101, 101, 490, 295), 600, (68, 84, 522, 311), (0, 0, 227, 227))
-
-
-def test_fractions_of_pixels_count():
-    # 195.5 pixels wide from 50.25 on: centre 148, half 97.75 · 227/195
-    source, target = window((51.25, 101, 245.75, 295), 500, 500)
-    half = 97.75 * 227 / 195
-    assert source == pytest.approx((148 - half, 84, 148 + half, 311))
-    assert target == (0, 0, 227, 227)
 
 
 def test_a_box_over_the_whole_image_keeps_its_pixels_inside_a_frame_of_the_mean():

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from functools import partial, wraps
-from types import ModuleType
 
 import pytest
 from commands import call
@@ -116,14 +115,6 @@ def test_a_report_that_cannot_be_written_is_named_before_work(option, runs, tmp_
         refused(call("report", runs, option, tmp_path / "folder.html"), tmp_path / "folder.html", "Name a file.")
 
 
-def test_a_disk_that_is_full_when_the_report_is_written_is_a_sentence(runs, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    refused(call("report", runs), runs / "report.html", "No space left on device.")
-
-
 @pytest.mark.parametrize("name", ["x[/b]", "run [new]", "[red]x", ":smile:", "[link=x]"])
 def test_user_text_is_printed_as_it_is(name, tmp_path):
     out = tmp_path / name
@@ -136,14 +127,6 @@ def test_user_text_is_printed_as_it_is(name, tmp_path):
     for words in (f"Report: {out}/report.html (all tables as Markdown: {out}/report.md)", f"Numbers: {out}/{name}."):
         assert words in done.stdout
     refused(call("report", tmp_path / f"{name}-"), f"{tmp_path / name}- is not a folder.")
-
-
-def test_labels_of_progress_bars_are_printed_as_they_are():
-    from directloss_studies.cli.terminal import errors, show_steps
-
-    with errors.capture() as capture, show_steps() as steps:
-        steps("weights of [/b] [new]")(1.0)
-    assert "weights of [/b] [new]" in capture.get()
 
 
 def test_what_a_newer_directloss_wrote_stays_and_is_named(runs):
@@ -245,16 +228,6 @@ def test_ctrl_c_while_packages_are_imported_is_quiet(tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60) == (b"", b"")
     assert process.returncode == 130
-
-
-def test_ctrl_c_while_the_command_imports_is_quiet(monkeypatch):
-    class Interrupted(ModuleType):
-        def __getattr__(self, name):
-            raise KeyboardInterrupt
-
-    monkeypatch.setitem(sys.modules, "directloss_studies.cli", Interrupted("cli"))
-    done = call("list")
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.slow

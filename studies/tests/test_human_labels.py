@@ -12,7 +12,7 @@ from directloss_studies.data.cifar import CLASSES, SHARES, convert_cifar10n
 from directloss_studies.data.tabular import TableError, read_noisy, read_table
 from directloss_studies.harness.downloads import DownloadError
 from directloss_studies.harness.progress import no_steps
-from directloss_studies.harness.study import Made
+from directloss_studies.harness.study import Provenance
 from directloss_studies.tables.config import NETWORKS, NOISES, Noise, Part, Result, Run, Source, TableOptions
 from directloss_studies.tables.objectives import METHODS
 from directloss_studies.tables.sets import Boundary, find, noisy, split
@@ -50,14 +50,11 @@ def test_labels_that_people_gave_are_read_by_name(tmp_path):
     ("array", "says"),
     [
         ({"noisy_a": np.arange(399) % 2}, r"noisy_a must be \(400,\).*got \(399,\)"),
-        ({"noisy_a": np.arange(400).reshape(200, 2) % 2}, "noisy_a must be 1-dimensional"),
         ({"noisy_a": np.arange(400) % 3}, "hold 0 and 1"),
-        ({"noisy_a": np.full(400, np.nan)}, "hold 0 and 1"),
         ({"noisy_a": np.zeros(400)}, "both of them"),
         ({"noisy_a": np.array(["1"] * 400)}, "noisy_a must be 1-dimensional with real numbers; got <U1"),
         ({"noisy_a": np.array([{}] * 400, dtype=object)}, "Object arrays cannot be loaded"),
         ({"noisy": np.arange(400) % 2}, "arrays noisy_NAME"),
-        ({"noisy_../a": np.arange(400) % 2}, "arrays noisy_NAME"),
         ({"noisy_a.b": np.arange(400) % 2}, "arrays noisy_NAME"),
         ({f"noisy_a{k}": np.arange(400) % 2 for k in range(9)}, "at most 8 arrays"),
     ],
@@ -124,7 +121,7 @@ def test_report_names_the_labels(tmp_path):
         value = 0.6 if config.noise == HUMAN else 0.8
         curves = {name: ((value + 0.1 * (name == "pos-AP"),),) * 4 for name in config.settings}
         result = Result((1, 2, 4, 8), curves, curves, {}, dict.fromkeys(config.settings, 1.0))
-        runs.append(Run(config, result, Made(1.0)))
+        runs.append(Run(config, result, Provenance(1.0)))
     summary = STUDY.summarise(runs)
     assert summary.tables[0].header == ["method", "right labels", "worst human labels"]
     (claim, _) = [of for of in summary.claims if of.says == "With wrong labels, pos-AP beats x-ent"]

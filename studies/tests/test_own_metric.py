@@ -2,20 +2,18 @@
 
 import math
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from commands import call
 from directloss_studies.data import tabular
 from directloss_studies.data.queries import read_lambdarank, read_letor
 from directloss_studies.data.tabular import TableError, read_table
-from directloss_studies.harness.study import Made
-from directloss_studies.harness.typed import decode, encode
+from directloss_studies.harness.options import DataOptions
+from directloss_studies.harness.study import Provenance
 from directloss_studies.own_metric.boosting import is_installed
-from directloss_studies.own_metric.config import AT_ZERO, METRICS, Config, DataOptions, Result, Run
+from directloss_studies.own_metric.config import AT_ZERO, METRICS, Config, Result, Run
 from directloss_studies.own_metric.lists import Lists
 from directloss_studies.own_metric.metrics import measure
 from directloss_studies.own_metric.objectives import DIRECT, OTHERS
@@ -73,12 +71,6 @@ def test_batches_are_whole_lists_pass_after_pass():
         )
         assert len(some.numbers[items].unique()) == 2
     assert next(some.batches(None, generator())) is None
-
-
-def test_lists_without_a_pair_do_not_count():
-    grades = torch.tensor([0, 0, 1, 2, 2, 2, 0, 2, 1])
-    some = Lists(torch.zeros(9, 1), grades, torch.tensor([3, 3, 3]), 2)
-    assert some.that_count().grades.tolist() == [0, 2, 1]
 
 
 def ranknet(scores, grades, scale):
@@ -231,23 +223,6 @@ def test_splits_share_no_item_and_are_standardised(name):
     assert not torch.equal(split(of, "", 4)[2].inputs, parts[2].inputs)
 
 
-@pytest.mark.parametrize("preset", STUDY.presets)
-def test_every_method_has_as_many_settings_and_the_same_splits(preset):
-    found = STUDY.configs(DataOptions(preset=preset), None)
-    assert len({len(set(config.settings)) for config in found}) == 1
-    assert len(set(found)) == len({config.label for config in found}) == len(found)
-    names = SETS | MADE
-    for name in {config.data for config in found}:
-        methods = {config.method for config in found if config.data == name}
-        seeds = {method: {c.seed for c in found if c.data == name and c.method == method} for method in methods}
-        assert len({frozenset(some) for some in seeds.values()}) == 1
-        assert {*DIRECT.values(), "BCE"} <= methods
-        assert ("RankNet" in methods) is not names[name].is_table
-    if preset == "paper":
-        assert {config.data for config in found} == SETS.keys()
-        assert len({config.seed for config in found}) >= 5
-
-
 def made_config(method, name="made queries", **changes):
     source, notes = prepare(DataOptions())
     assert notes == []
@@ -260,32 +235,10 @@ def made_config(method, name="made queries", **changes):
 
 
 @pytest.mark.parametrize("method", [*DIRECT.values(), *OTHERS])
-def test_every_method_runs_alike_twice_and_learns(method):
-    config = made_config(method, iterations=40)
-    state = torch.random.get_rng_state()
-    told = []
-    result = STUDY.run(config, told.append)
-    assert told[-1] == 1.0
-    assert STUDY.run(config, lambda share: None) == result
-    assert (torch.random.get_rng_state() == state).all()
-    assert decode(Result, encode(result)) == result
-    assert decode(Config, encode(config)) == config
-    result.check(config)
+def test_every_method_learns(method):
+    result = STUDY.run(made_config(method, iterations=40), lambda share: None)
     assert result.iterations == tuple(range(4, 41, 4))
     assert max(result.validation["AUC"][-1]) > 0.6
-
-
-def test_a_result_that_does_not_fit_is_refused():
-    config = made_config("BCE", "made table", iterations=4)
-    result = STUDY.run(config, lambda share: None)
-    for wrong in (
-        replace(result, dead=()),
-        replace(result, test={}),
-        replace(result, validation={**result.validation, "AP": ()}),
-        replace(result, test={**result.test, "F1": tuple((2.0,) * len(row) for row in result.test["F1"])}),
-    ):
-        with pytest.raises(ValueError, match="must"):
-            wrong.check(config)
 
 
 def test_lambdamart_runs_where_lightgbm_is_installed_and_says_what_to_install():
@@ -309,7 +262,7 @@ def run_of(method, seed, value, metric="AP"):
     chosen = {**flat, metric: ((0.1, 0.9), (0.3, 0.3))}
     test = {**flat, metric: ((0.0, value), (0.5, 0.5))}
     config = Config(method, seed, "made table", None, 2, settings)
-    return Run(config, Result((1, 2), chosen, test, (0.0, 0.5)), Made(1.0))
+    return Run(config, Result((1, 2), chosen, test, (0.0, 0.5)), Provenance(1.0))
 
 
 def test_summary_chooses_by_the_metric_of_the_column_and_pairs_seeds():
@@ -421,13 +374,8 @@ def test_letor_lines_have_a_rank_or_none(tmp_path):
         ("", "line 2: not enough values"),
         ("x 1:2", "line 2: invalid literal"),
         ("-1 1:2", "line 2: a grade must be from 0 to 31; got -1"),
-        ("99 1:2", "line 2: a grade must be from 0 to 31; got 99"),
         ("1 1:2 1:3", "line 2: columns must be different numbers from 1 to 4096"),
-        ("1 0:2", "line 2: columns must be different"),
-        ("1 999999999:2", "line 2: columns must be different"),
         ("1 1:nan", "line 2: values must be finite"),
-        ("1 1:1e99", "line 2: values must be finite"),
-        ("1 1", "line 2: could not convert"),
         ("1 qid:5 1:2", "either all or none of them a qid"),
         ("1 1:é", "is not a text of numbers"),
     ],
@@ -440,32 +388,10 @@ def test_bad_lines_are_refused_in_words(tmp_path, line, says):
         read_lambdarank(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "says"), [("2\n2\n", "add up to 3; got 4"), ("x\n", "whole number"), ("0\n3\n", "add")]
-)
+@pytest.mark.parametrize(("sizes", "says"), [("2\n2\n", "add up to 3; got 4"), ("x\n", "integer"), ("0\n3\n", "add")])
 def test_query_sizes_must_add_up(tmp_path, sizes, says):
     for name in ("rank.train", "rank.test"):
         (tmp_path / name).write_text("1 1:2\n0 1:1\n0 2:1\n")
         (tmp_path / f"{name}.query").write_text(sizes)
     with pytest.raises(TableError, match=says):
         read_lambdarank(tmp_path)
-
-
-def test_the_command_runs_resumes_and_says_what_is_wrong(tmp_path, monkeypatch):
-    whole = STUDY.configs
-
-    @wraps(whole)
-    def few(options, source):
-        return [config for config in whole(options, source) if config.method in ("direct AP", "BCE")]
-
-    monkeypatch.setitem(vars(STUDY), "configs", few)
-    done = call("reproduce", "own-metric", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "4 of 4 runs to do" in done.stdout
-    assert "Test data of made queries" in done.stdout
-    again = call("reproduce", "own-metric", "--seeds", 1, "--jobs", 1, "--out", tmp_path)
-    assert "all 4 runs are in" in again.stdout
-    assert "direct AP" in (tmp_path / "report.md").read_text()
-    wrong = call("reproduce", "own-metric", "--preset", "paper", "--out", tmp_path)
-    assert wrong.returncode == 2
-    assert "--data DIR" in wrong.stderr

@@ -6,8 +6,7 @@ import pytest
 import torch
 from directloss_studies import paths
 from directloss_studies.harness.options import Options
-from directloss_studies.harness.study import Made, Run
-from directloss_studies.harness.typed import decode, encode
+from directloss_studies.harness.study import Provenance, Run
 from directloss_studies.sweep import Setting
 
 from directloss import CentralDirect, Hinge, NegativeDirect, PositiveDirect, structured_loss
@@ -96,33 +95,15 @@ def test_regret_is_that_of_all_paths_over_the_cost_of_the_best():
     assert found == pytest.approx(expected.item(), abs=1e-5)
 
 
-def test_every_method_has_as_many_settings():
-    for preset in paths.STUDY.presets:
-        found = paths.configs(Options(preset=preset))
-        assert len({len(set(config.settings)) for config in found}) == 1
-        assert len({config.label for config in found}) == len(set(found)) == len(found)
-        assert {config.method for config in found} == set(paths.METHODS)
-    found = paths.configs(Options(preset="paper"))
-    assert {config.seed for config in found} >= set(range(10))
-    assert {(config.degree, config.noise) for config in found} == {(d, n) for d in (1, 4, 6, 8) for n in (0.0, 0.5)}
-
-
-def test_run_repeats_itself_and_learns():
-    state = torch.random.get_rng_state()
+def test_methods_learn():
     reached = {}
     for config in paths.configs(Options(seeds=1)):
         if config.degree == 1:
-            config, told = dataclasses.replace(config, iterations=60, samples=200), []
-            result = paths.run(config, told.append)
-            assert told[-1] == 1.0
-            result.check(config)
-            assert decode(paths.Result, encode(result)) == result
-            chosen = paths._chosen(Run(config, result, Made(1.0)))
+            config = dataclasses.replace(config, iterations=60, samples=200)
+            result = paths.run(config)
+            chosen = paths._chosen(Run(config, result, Provenance(1.0)))
             reached[config.method] = chosen.value(result.test) / max(result.test[0])
-            if config.method == paths.WARM:
-                assert paths.run(config) == result
     assert max(reached.values()) < 0.95, reached
-    assert (torch.random.get_rng_state() == state).all()
 
 
 def test_summary_names_the_method_with_the_least_regret():
@@ -130,7 +111,9 @@ def test_summary_names_the_method_with_the_least_regret():
     for config in paths.configs(Options(seeds=3)):
         level = 0.1 + 0.1 * paths.METHODS.index(config.method) + 0.001 * config.seed
         curve = tuple(tuple(level + 0.01 * k for k in range(len(config.settings))) for _ in range(3))
-        runs.append(Run(config, paths.Result((0, 100, 200), curve, curve, (0.0,) * len(config.settings)), Made(1.0)))
+        runs.append(
+            Run(config, paths.Result((0, 100, 200), curve, curve, (0.0,) * len(config.settings)), Provenance(1.0))
+        )
     summary = paths.summarise(runs)
     assert "pos-regret has the least regret on test instances (0.101)" in summary.headline
     assert (0, 1) in summary.tables[0].best

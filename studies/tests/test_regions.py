@@ -17,7 +17,7 @@ from directloss_studies.vision.backbones import BACKBONES, AlexNet, Backbone, Sq
 from directloss_studies.vision.boxes import labelled
 from directloss_studies.vision.crops import MEAN, STD, crop, normalised
 from directloss_studies.vision.images import ImageError
-from directloss_studies.vision.regions import FEATURE_KINDS, Basis, compute, describe, fit_basis, read_basis
+from directloss_studies.vision.regions import FEATURE_KINDS, compute, describe, fit_basis, read_basis
 from PIL import Image
 from test_detection_evaluation import plain_overlap
 from test_pooling import plain as plain_pool
@@ -179,19 +179,6 @@ def test_pooled_features_are_means_of_the_maps_of_one_image(name, kind, networks
     torch.testing.assert_close(found.double(), rows, rtol=1e-4, atol=1e-5)
 
 
-def test_a_box_of_the_whole_image_is_the_mean_of_its_maps(monkeypatch):
-    monkeypatch.setattr(regions, "SHORTER", 64)
-    network, image = Tiny(), picture(96, 64)
-    network.cells = 1
-    square = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)
-    with (
-        torch.inference_mode()
-    ):  # a margin of one pixel of the maps, all of whose pixels lie in the image or not at all
-        expected = network.maps(normalised(square)[None])[0].mean((1, 2))
-    whole = np.array([[1.0, 1.0, 96.0, 64.0]])
-    torch.testing.assert_close(describe(image, whole, "pooled", network)[0], expected / expected.norm())
-
-
 @pytest.mark.parametrize("name", BACKBONES)
 def test_warped_features_are_those_of_crops_one_by_one(name, networks):
     network, image = networks[name], picture()
@@ -277,18 +264,6 @@ def test_a_basis_turns_and_scales_alike_and_keeps_what_varies():
     torch.testing.assert_close(distances, torch.cdist(rows, rows), rtol=0.05, atol=1.0)
 
 
-def test_a_basis_is_the_same_every_time_and_leaves_the_global_generator_alone():
-    rows = correlated()
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    first = fit_basis(rows, 8, 0)
-    assert torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(2)
-    second = fit_basis(rows, 8, 0)
-    assert torch.equal(first.mean, second.mean)
-    assert torch.equal(first.axes, second.axes)
-
-
 def test_a_basis_does_not_hang_on_the_number_of_threads():
     rows, before = correlated(4000, 500), torch.get_num_threads()
     found = []
@@ -357,15 +332,6 @@ def test_rows_of_all_boxes_are_kept_image_by_image_in_the_coordinates_of_the_bas
     assert {path.suffix for path in CACHE.array_path(rows_key).parent.iterdir()} == {".npy", ".lock"}
 
 
-def test_what_is_there_is_not_computed_again(images, monkeypatch):
-    first = call(images)
-    before = {path: path.stat().st_mtime_ns for path in CACHE.array_path("x").parent.glob("*.npy")}
-    assert len(before) == 3
-    monkeypatch.setattr(regions, "describe", None)
-    assert call(images) == first
-    assert {path: path.stat().st_mtime_ns for path in CACHE.array_path("x").parent.glob("*.npy")} == before
-
-
 def test_keys_depend_on_images_boxes_feature_kind_weights_sample_and_components_and_on_nothing_else(images, tmp_path):
     paths, boxes = images
     found = [call(images)]
@@ -428,15 +394,6 @@ def test_it_goes_on_after_the_last_whole_image_and_gives_the_same_bytes(images, 
         assert ours.read_bytes() == theirs.read_bytes()
 
 
-def test_an_image_that_breaks_on_the_way_is_named_and_what_was_done_is_kept(images, tmp_path):
-    whole = images[0][3].read_bytes()
-    images[0][3].write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=f"{images[0][3]} is not a whole image"):
-        call(images)
-    (progress,) = (tmp_path / "cache").rglob("*.progress")
-    assert progress.read_text() == str(sum(map(len, images[1][:3])))
-
-
 def test_a_box_outside_of_its_image_is_an_error_that_names_the_image(images):
     boxes = [some.copy() for some in images[1]]
     boxes[1][0] = [500, 500, 600, 600]
@@ -475,26 +432,6 @@ def test_two_at_once_fit_one_basis(images, monkeypatch):
         first, second = (done.result() for done in [pool.submit(call, images) for _ in range(2)])
     assert first == second
     assert len(fitted) == 1
-
-
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_damaged_array_is_named(images, which):
-    key = call(images)[which]
-    path = CACHE.array_path(key)
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=f"{path} is damaged .* Remove it"):
-        read_basis(CACHE, key)
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=f"{path} is missing. `make it again`"):
-        read_basis(CACHE, key)
-
-
-def test_a_basis_comes_back(images):
-    *_, key = call(images)
-    basis = read_basis(CACHE, key)
-    assert isinstance(basis, Basis)
-    assert (basis.mean.shape, basis.axes.shape) == ((20,), (20, 6))
-    assert basis.axes.dtype == torch.float32
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 9])

@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 from directloss_studies.harness.files import write_whole
 from directloss_studies.harness.store import Store, _digest
-from directloss_studies.harness.study import Made, Run
+from directloss_studies.harness.study import Provenance, Run
 from directloss_studies.harness.typed import JsonName, decode, encode
 from directloss_studies.registry import STUDIES
 from directloss_studies.separable import Result
@@ -18,7 +18,7 @@ STUDY = STUDIES["separable"]
 CONFIG = STUDY.configs(STUDY.options(seeds=1), None)[0]
 SETTINGS = len(CONFIG.settings)
 LOW, MIDDLE, HIGH = (((value,) * SETTINGS,) for value in (0.25, 0.5, 0.75))
-RUN = Run(CONFIG, Result((300,), LOW, MIDDLE, (0.0,) * SETTINGS, HIGH), Made(1.0, torch="2"))
+RUN = Run(CONFIG, Result((300,), LOW, MIDDLE, (0.0,) * SETTINGS, HIGH), Provenance(1.0, torch="2"))
 
 
 @pytest.fixture
@@ -49,81 +49,37 @@ def test_a_write_that_fails_leaves_what_was_there(store, monkeypatch):
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        store.write(dataclasses.replace(RUN, made=Made(2.0)))
+        store.write(dataclasses.replace(RUN, provenance=Provenance(2.0)))
     assert [path.read_bytes() for path in store.folder.iterdir()] == [before]
 
 
-def damage_truncate(path):
-    path.write_text(path.read_text()[:-20])
+def replaced_by(make):
+    def damage(path):
+        path.unlink()
+        make(path)
+
+    return damage
 
 
-def damage_number(path):
-    path.write_text(path.read_text().replace("0.5", "0.6"))
+DAMAGES = {
+    "cut": (lambda path: path.write_text(path.read_text()[:-20]), "it is not JSON"),
+    "a number changed": (lambda path: path.write_text(path.read_text().replace("0.5", "0.6")), "its checksum is wrong"),
+    "renamed": (
+        lambda path: path.rename(path.with_name("pos-AP-0-0123456789abcdef.json")),
+        "it belongs to another study or configuration",
+    ),
+    "foreign": (lambda path: path.write_text('{"hello": "world"}'), "it is not the result of a run"),
+    "deep": (lambda path: path.write_text("[" * 100_000), "recursion"),
+    "text": (lambda path: path.rename(path.with_name("notes.txt")), "it is not the result of a run"),
+    "folder": (replaced_by(os.mkdir), "it is not the result of a run"),
+    "pipe": (replaced_by(os.mkfifo), "it is not the result of a run"),
+    "link": (replaced_by(lambda path: path.symlink_to("/nowhere/at/all")), "it is not the result of a run"),
+}
 
 
-def damage_name(path):
-    path.rename(path.with_name("pos-AP-0-0123456789abcdef.json"))
-
-
-def damage_binary(path):
-    path.write_bytes(b"\xff\xfe\x00garbage")
-
-
-def damage_empty(path):
-    path.write_text("")
-
-
-def damage_foreign(path):
-    path.write_text(json.dumps({"hello": "world"}))
-
-
-def damage_list(path):
-    path.write_text("[" * 100_000)
-
-
-def damage_text(path):
-    path.rename(path.with_name("notes.txt"))
-
-
-def damage_partial(path):
-    path.rename(path.with_name("film.partial"))
-    os.utime(path.with_name("film.partial"), (0, 0))
-
-
-def damage_folder(path):
-    path.unlink()
-    path.mkdir()
-
-
-def damage_pipe(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def damage_link(path):
-    path.unlink()
-    path.symlink_to("/nowhere/at/all")
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (damage_truncate, "it is not JSON"),
-        (damage_number, "its checksum is wrong"),
-        (damage_name, "it belongs to another study or configuration"),
-        (damage_binary, "it is not JSON"),
-        (damage_empty, "it is not JSON"),
-        (damage_foreign, "it is not the result of a run"),
-        (damage_list, "recursion"),
-        (damage_text, "it is not the result of a run"),
-        (damage_partial, "it is not the result of a run"),
-        (damage_folder, "it is not the result of a run"),
-        (damage_pipe, "it is not the result of a run"),
-        (damage_link, "it is not the result of a run"),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else "",
-)
-def test_a_damaged_or_foreign_file_is_named_and_set_aside(store, damage, reason):
+@pytest.mark.parametrize("case", DAMAGES)
+def test_a_damaged_or_foreign_file_is_named_and_set_aside(store, case):
+    damage, reason = DAMAGES[case]
     store.write(RUN)
     damage(store.path(CONFIG))
     (bad,) = store.folder.iterdir()
@@ -150,7 +106,6 @@ def test_the_file_has_the_shape_that_earlier_ones_have(store):
     ("part", "change", "reason"),
     [
         ("result", {"test": None}, "its result does not fit: test must be a list; got None"),
-        ("result", {"test": [[0.5], ["x"]]}, "its result does not fit: test[1][0] must be a finite number; got 'x'"),
         ("result", {"test": [[True]]}, "test[0][0] must be a finite number; got True"),
         ("result", {"extra": 1}, "its result does not fit: it has an unknown key 'extra'"),
         (
@@ -158,19 +113,14 @@ def test_the_file_has_the_shape_that_earlier_ones_have(store):
             {"test": []},
             f"its result does not fit: test must have 1 checkpoints with {SETTINGS} settings each",
         ),
-        ("result", {"test": [[]]}, f"test must have 1 checkpoints with {SETTINGS} settings each"),
         ("result", {"iterations": []}, f"dead must have {SETTINGS} settings, and iterations a checkpoint"),
         ("result", {"dead": []}, f"dead must have {SETTINGS} settings, and iterations a checkpoint"),
         ("result", {"test": [[1.5] * SETTINGS]}, "its result does not fit: test must be AP, from 0 to 1"),
         ("result", {"test": [[float("nan")]]}, "test[0][0] must be a finite number; got nan"),
         ("result", {"dead": [float("inf")]}, "dead[0] must be a finite number; got inf"),
-        ("result", {"dead": [10**400]}, "dead[0] must be a finite number; got 1000"),
-        ("result", {"iterations": [2**63]}, "iterations[0] must be a whole number; got 9223372036854775808"),
-        ("made", {"seconds": float("nan")}, "its made does not fit: seconds must be a finite number; got nan"),
+        ("result", {"iterations": [2**63]}, "iterations[0] must be an integer; got 9223372036854775808"),
         ("config", {"seed": 10**9}, "its config does not fit: seed must be from 0 to 9999; got 1000000000"),
         ("made", {"seconds": "1"}, "its made does not fit: seconds must be a finite number; got '1'"),
-        ("config", {"noise": None}, "its config does not fit: noise must be a finite number; got None"),
-        ("config", {"settings": [[1.0, 2.0]]}, "settings[0] must be a list of 3; got [1.0, 2.0]"),
         ("config", {"settings": [[1.0, 2.0, "a"]]}, "settings[0].weight_decay must be a finite number; got 'a'"),
     ],
 )
@@ -185,55 +135,12 @@ def test_a_whole_file_that_does_not_fit_the_types_is_set_aside_with_the_reason(s
     assert text.endswith(reason) or reason in text
 
 
-def test_a_result_that_lacks_a_key_is_set_aside(store):
-    content = {"format": 1, "experiment": "separable", "version": STUDY.version, **encode(RUN)}
-    del content["result"]["dead"]
-    write_whole(store.path(CONFIG), json.dumps({**content, "sha256": _digest(content)}))
-    assert store.runs() == {}
-    assert "its result does not fit: it lacks the key 'dead'" in store.set_aside[0]
-
-
 @pytest.mark.parametrize("made", [None, {}, [], "", 1.5])
 def test_a_run_that_does_not_say_how_it_was_made_is_set_aside(store, made):
     content = {"format": 1, "experiment": "separable", "version": STUDY.version, **encode(RUN), "made": made}
     write_whole(store.path(CONFIG), json.dumps({**content, "sha256": _digest(content)}))
     assert store.runs() == {}
     assert "its made does not fit: it " in store.set_aside[0]
-
-
-def test_a_file_that_lacks_its_version_is_set_aside(store):
-    write_whole(store.path(CONFIG), json.dumps({"format": 1, "sha256": _digest({"format": 1})}))
-    assert store.runs() == {}
-    assert store.set_aside[0].endswith("it lacks the key 'version'")
-
-
-def test_a_file_of_a_newer_format_stays_where_it_is(store):
-    content = json.dumps({"format": 2, "anything": "else"})
-    write_whole(store.path(CONFIG), content)
-    assert store.runs() == {}
-    assert store.path(CONFIG).read_text() == content
-    assert store.set_aside == []
-    assert store.newer == {
-        store.path(CONFIG): f"{store.path(CONFIG)} is not counted, and stays where it is: a newer directloss wrote it "
-        "(format 2; this one reads 1). Install that one."
-    }
-
-
-def test_files_are_not_set_aside_through_a_symbolic_link(store, tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    write_whole(store.path(CONFIG), "{")
-    (store.folder / "aside").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match=r"aside, where it would be set aside, is a symbolic link\. Nothing was moved"):
-        store.runs()
-    assert store.path(CONFIG).read_text() == "{"
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-def test_control_characters_of_a_name_are_shown_as_words(store):
-    write_whole(store.folder / "\x1b]0;title\x07\x9b.json", "{")
-    assert store.runs() == {}
-    assert r"\x1b]0;title\x07\x9b.json set aside" in store.set_aside[0]
-    assert store.set_aside[0].isprintable()
 
 
 def test_runs_of_another_version_are_counted_and_left_alone(store):
@@ -316,11 +223,11 @@ def test_dataclasses_go_to_plain_values_and_back():
     ("change", "message"),
     [
         ({"pair": [1]}, r"pair must be a list of 2; got \[1\]"),
-        ({"pair": [1.5, "a"]}, r"pair\[0\] must be a whole number; got 1.5"),
+        ({"pair": [1.5, "a"]}, r"pair\[0\] must be an integer; got 1.5"),
         ({"inner": []}, r"inner must be an object; got \[\]"),
         ({"inner": {"held_out": 2}}, "inner has an unknown key 'held_out'"),
         ({"inner": {}}, "inner lacks the key 'held out'"),
-        ({"table": {"x": [{"held out": "3"}]}}, r"table\['x'\]\[0\].held out must be a whole number; got '3'"),
+        ({"table": {"x": [{"held out": "3"}]}}, r"table\['x'\]\[0\].held out must be an integer; got '3'"),
         ({"table": []}, "table must be an object"),
         ({"flag": 1}, "flag must be true or false; got 1"),
         ({"flag": "x" * 100}, r"got 'x{56}\.\.\.$"),

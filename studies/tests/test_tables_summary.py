@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 from directloss_studies.harness.store import Store
-from directloss_studies.harness.study import Leaderboard, Made
+from directloss_studies.harness.study import Leaderboard, Provenance
 from directloss_studies.registry import STUDIES
 from directloss_studies.report.leaderboard import SCRIPT, leaderboard_html
 from directloss_studies.report.page import html
@@ -81,7 +81,7 @@ def run_of(table, seed, values, noise=0.4, kind="symmetric", protocol="untuned",
     config = Config(NETWORKS, seed, Noise(kind, noise), source, 8, 512, tried)
     result = Result((1, 2, 4, 8), seen, test, {}, dict.fromkeys(test, 2.0))
     result.check(config)
-    return Run(config, result, Made(1.0))
+    return Run(config, result, Provenance(1.0))
 
 
 def values(xent, ours, gce=0.5):
@@ -172,7 +172,7 @@ def quick(tmp_path_factory):
             name: tuple((round(0.4 + 0.3 * (name == "pos-AP") + 0.1 * generator.random(), 6),) for _ in range(4))
             for name in config.settings
         }
-        store.write(Run(config, Result((1, 2, 4, 8), curves, curves, {}, dict.fromkeys(curves, 1.0)), Made(1.0)))
+        store.write(Run(config, Result((1, 2, 4, 8), curves, curves, {}, dict.fromkeys(curves, 1.0)), Provenance(1.0)))
     return gather(folder, [STUDY])
 
 

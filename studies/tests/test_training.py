@@ -11,7 +11,7 @@ from directloss_studies.sweep import combinations
 from directloss_studies.trainers import fine_tune, passes, stratified, train
 from torch import nn
 
-from directloss import AveragePrecisionLoss, accumulate
+from directloss import AveragePrecisionLoss
 
 WIDTHS = (5, 7, 4, 1)
 
@@ -36,21 +36,6 @@ def data(items=200):
 
 def losses(scores, target):
     return AveragePrecisionLoss(reduction="none")(scores, target.expand_as(scores))
-
-
-def test_initialisations_have_the_scale_that_they_promise():
-    generator = torch.Generator().manual_seed(0)
-    weights = Networks(1, (400, 300, 1), "normal", generator).weights
-    assert abs(weights.std() - 1) < 0.01
-    weights = Networks(1, (400, 300, 1), "he", generator).weights[0, : 400 * 300]
-    assert abs(weights.std() - (2 / 400) ** 0.5) < 0.001
-    he, small = (
-        Networks(1, (400, 300, 1), kind, torch.Generator().manual_seed(0)).weights[0] for kind in ("he", "small")
-    )
-    assert torch.equal(he[:-301], small[:-301])
-    torch.testing.assert_close(small[-301:], he[-301:] / 100)
-    with pytest.raises(ValueError, match="initialisation must be one of 'normal', 'he', 'small'; got 'xavier'"):
-        Networks(1, (4, 1), "xavier", generator)
 
 
 @pytest.mark.parametrize("batch", [None, 32])
@@ -181,24 +166,6 @@ def test_momentum_equals_torch_with_steps_in_lengths_of_the_first_gradient():
         torch.testing.assert_close(networks(inputs)[k], twin(inputs).squeeze(-1), rtol=2e-3, atol=2e-4)
 
 
-def test_momentum_waits_for_a_first_gradient():
-    inputs, target = data()
-    calls = []
-
-    def late(scores, labels):
-        calls.append(0)
-        return (scores * (len(calls) > 2)).sum(-1)
-
-    networks = Networks(1, WIDTHS, "he", torch.Generator().manual_seed(0))
-    before = networks.weights.detach().clone()
-    settings = {"learning_rates": torch.tensor([0.5]), "weight_decays": torch.zeros(1), "optimizer": "momentum"}
-    train(networks, late, inputs, target, iterations=2, **settings)
-    assert torch.equal(networks.weights, before)
-    calls.clear()
-    train(networks, late, inputs, target, iterations=3, **settings)
-    torch.testing.assert_close((networks.weights - before).norm(), torch.tensor(0.5))
-
-
 @pytest.mark.parametrize("widths", [(5, 1), WIDTHS])
 def test_heads_are_networks(widths):
     inputs, _ = data()
@@ -227,25 +194,6 @@ def gradients(network):
 def small():
     torch.manual_seed(0)
     return Small().double()
-
-
-@pytest.mark.parametrize("dropout", [False, True])
-def test_two_passes_give_the_gradient_of_one(dropout):
-    inputs, target = data()
-    inputs = inputs.double()
-    network = small().train(dropout)
-    torch.manual_seed(7)
-    scores, at_scores = accumulate(network, lambda: inputs.split(32), lambda scores: losses(scores, target))
-    found = gradients(network)
-    assert scores.shape == at_scores.shape == target.shape
-    assert not scores.requires_grad
-
-    network.zero_grad()
-    torch.manual_seed(7)
-    losses(torch.cat([network(chunk) for chunk in inputs.split(32)]), target).backward()
-    assert len(found) == 4
-    assert found[0].abs().max() > 1e-3
-    torch.testing.assert_close(found, gradients(network), rtol=1e-5, atol=1e-12)
 
 
 def test_fine_tuning_is_sgd_with_ten_times_the_step_for_the_head():

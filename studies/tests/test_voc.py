@@ -7,12 +7,10 @@ import time
 import zlib
 
 import pytest
-import torch
-from devkits import make_detection_devkit, make_devkit
+from devkits import make_devkit
 from directloss_studies.data import voc
 from directloss_studies.data.voc import (
     ACTIONS,
-    CLASSES,
     Annotation,
     DevkitError,
     find_devkit,
@@ -147,7 +145,6 @@ def test_verify_says_which_counts_are_not_official(devkit, tmp_path, monkeypatch
 LAUGHS = "".join(f'<!ENTITY l{k} "{f"&l{k - 1};" * 10}">' for k in range(1, 10))
 BOMB = f'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY l0 "lol">{LAUGHS}]>{annotation("&l9;")}'
 EXTERNAL = f'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]>{annotation(box("&x;", 1, 2, 2))}'
-PARAMETER = f'<!DOCTYPE a [<!ENTITY % x SYSTEM "http://127.0.0.1:9/"> %x;]>{annotation(box(1, 1, 2, 2))}'
 READING = f"{LISTS}/reading_trainval.txt"
 XML = f"Annotations/{B}.xml"
 DAMAGE = {
@@ -159,18 +156,10 @@ DAMAGE = {
     "image above": (READING, f"../{A}  1  1\n", f"line 1: '../{A}' is not an image name"),
     "image in a folder": (f"{LISTS}/trainval.txt", f"{A}\n{B}\na/{C}\n", f"line 3: 'a/{C}' is not an image name"),
     "absolute image": (f"{LISTS}/trainval.txt", "/etc/passwd\n", "line 1: '/etc/passwd' is not an image name"),
-    "dots": (f"{LISTS}/trainval.txt", "..\n", "line 1: '..' is not an image name"),
-    "endless name": (f"{LISTS}/trainval.txt", "x" * 10_000, "is not an image name"),
     "binary list": (READING, b"\xff\xfe\x00\x01\n", "has fewer than 3 columns"),
-    "binary name": (READING, b"\xff\xfe\x00 1 1\n", "is not an image name"),
     "object 0": (READING, f"{B}  0  1\n", None),
     "object too large": (READING, f"{B}  2  1\n", None),
-    "object negative": (READING, f"{B}  -1  1\n", "line 1: '-1' is not an object number"),
-    "object without end": (READING, f"{B}  {'9' * 5000}  1\n", "is not an object number"),
-    "foreign digit": (READING, f"{B}  ١  1\n", "is not an object number"),
     "label 2": (READING, f"\n{B}  1  2\n", r"line 2: '2' is not a label \(−1, 0 or 1\)"),
-    "label a word": (READING, f"{B}  1  yes\n", "line 1: 'yes' is not a label"),
-    "label +1": (READING, f"{B}  1  +1\n", "line 1: '\\+1' is not a label"),
     "nobody on a list": (READING, "\n", "lists no person"),
     "two labels": (READING, f"{B}  1  1\n{B}  1 -1\n", f"object 1 of {B} has two labels"),
     "no person": (
@@ -180,22 +169,13 @@ DAMAGE = {
     ),
     "image not on the list": (READING, "2012_000009  1  1\n", "2012_000009 is not on the list trainval.txt"),
     "not well-formed": (XML, annotation()[:-5], "is not an annotation: ParseError"),
-    "empty": (XML, "", "is not an annotation: ParseError"),
-    "binary": (XML, b"\xff\xfe\x00", "is not an annotation"),
-    "unknown encoding": (XML, '<?xml version="1.0" encoding="x-none"?><annotation/>', "is not an annotation"),
     "deep": (XML, "<a>" * 50_000, "is not an annotation: ParseError"),
     "entity bomb": (XML, BOMB, "is not an annotation: EntitiesForbidden"),
     "external entity": (XML, EXTERNAL, "is not an annotation: EntitiesForbidden"),
-    "external parameter": (XML, PARAMETER, "is not an annotation: EntitiesForbidden"),
     "oversized": (XML, annotation(box(1, 1, 2, 2)) + " " * (1 << 20), "bytes, more than 1048576: not read"),
     "no box": (XML, annotation("<object/>"), "object 1 has no box of four numbers"),
-    "empty edge": (XML, annotation(box(1, 1, 2, 2), box(1, "", 2, 2)), "object 2 has no box of four numbers"),
-    "edge a word": (XML, annotation(box(1, 1, "right", 2)), "object 1 has no box of four numbers"),
     "edge nan": (XML, annotation(box("nan", 1, 2, 2)), "the box .nan, 1.0, 2.0, 2.0. of object 1 is empty"),
-    "edge infinite": (XML, annotation(box(1, 1, "inf", 2)), "of object 1 is empty"),
-    "edge huge": (XML, annotation(box(1, 1, "1e300", 2)), "of object 1 is empty"),
     "inverted": (XML, annotation(box(5, 1, 2, 2)), "the box .5.0, 1.0, 2.0, 2.0. of object 1 is empty"),
-    "upside down": (XML, annotation(box(1, 9, 2, 2)), "of object 1 is empty"),
 }
 
 
@@ -248,38 +228,11 @@ def test_a_damaged_or_dangerous_image_is_named(case, devkit):
             read()
 
 
-def test_a_missing_image_is_named(tmp_path):
-    with pytest.raises(ImageError, match=f"{tmp_path / 'x.jpg'} is missing"):
-        read_image(tmp_path / "x.jpg")
-
-
 def test_an_image_is_read_in_rgb_whatever_it_was(tmp_path):
     for mode in ("L", "CMYK", "RGB"):
         Image.new(mode, (5, 4)).save(tmp_path / "x.jpg", "JPEG")
         image = read_image(tmp_path / "x.jpg")
         assert (image.mode, image.size) == ("RGB", (5, 4))
-
-
-def test_the_devkit_of_the_tests_is_as_it_should_be(tmp_path):
-    actions = read_actions(make_devkit(tmp_path))
-    assert len(actions.paths) == 24
-    people = torch.tensor([actions.images.count(name) for name in actions.paths])
-    assert people.unique().tolist() == [1, 2]
-    for labels in actions.labels.values():
-        assert (labels == 1).sum() >= 6
-        assert (labels == -1).sum() >= 6
-        assert (labels == 0).any()
-    for labels in read_actions(make_devkit(tmp_path / "small", 4)).labels.values():
-        assert len(labels) == 7
-    lines = [line for path in (find_devkit(tmp_path) / LISTS).iterdir() for line in path.read_text().splitlines()]
-    assert sum(line.endswith("  0") for line in lines) == 1
-    left, top, right, bottom = actions.boxes.unbind(1)
-    assert ((left >= 1) & (top >= 1) & (right <= 80) & (bottom <= 60)).all()
-    for edge, border in ((left, 1), (top, 1), (right, 80), (bottom, 60)):
-        assert (edge == border).any()
-    assert (actions.boxes % 1 != 0).any()
-    other = read_actions(make_devkit(tmp_path / "other", seed=1))
-    assert other.provenance() != actions.provenance()
 
 
 @pytest.fixture
@@ -312,11 +265,7 @@ SCENES = {
     "no list": ("ImageSets/Main/train.txt", None, "is missing"),
     "empty list": ("ImageSets/Main/train.txt", " \n", "lists no image"),
     "image above": ("ImageSets/Main/train.txt", f"../{A}\n", "is not an image name"),
-    "no annotation": (f"Annotations/{A}.xml", None, "is missing"),
     "no image": (f"JPEGImages/{A}.jpg", None, "is missing"),
-    "cut": (f"Annotations/{A}.xml", annotation()[:-5], "is not an annotation: ParseError"),
-    "bomb": (f"Annotations/{A}.xml", BOMB, "is not an annotation: EntitiesForbidden"),
-    "inverted": (f"Annotations/{A}.xml", annotation(box(5, 1, 2, 2)), "of object 1 is empty"),
     "no box of what is no class": (f"Annotations/{A}.xml", annotation("<object><name>ufo</name></object>"), "no box"),
 }
 
@@ -332,22 +281,3 @@ def test_what_is_wrong_with_a_scene_is_named(case, scenes, tmp_path):
     with pytest.raises(DevkitError, match=message) as caught:
         read_scenes(tmp_path, "train")
     assert str(path) in str(caught.value)
-
-
-@pytest.mark.parametrize("classes", [("car", "cat", "person"), CLASSES])
-def test_the_detection_devkit_of_the_tests_is_as_it_should_be(classes, tmp_path):
-    make_detection_devkit(tmp_path, classes=classes)
-    lists = [read_scenes(tmp_path, part) for part in ("train", "val")]
-    assert [len(some) for some in lists] == [28, 20]
-    assert not {scene.name for scene in lists[0]} & {scene.name for scene in lists[1]}
-    for scenes in lists:
-        easy = [thing.name for scene in scenes for thing in scene.annotations if not thing.difficult]
-        assert set(easy) == set(classes)
-        assert any(thing.difficult for scene in scenes for thing in scene.annotations)
-        assert any(len({thing.name for thing in scene.annotations}) > 1 for scene in scenes)
-        for scene in scenes:
-            assert not scene.annotations[0].difficult
-            assert read_image(scene.path).size == (120, 90)
-            for left, top, right, bottom in (thing.box for thing in scene.annotations):
-                assert 1 <= left <= right - 23 <= 120 - 23
-                assert 1 <= top <= bottom - 23 <= 90 - 23

@@ -111,32 +111,32 @@ RULES = (
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every rule of choosing, with raw and with standardised inputs."""
-    found = ByNoise("label-noise", runs, (*STRENGTHS, PLAIN), RULES, lambda config: [f"{config.inputs} inputs"])
-    chosen = found.outcomes(lambda result: result.test, chosen=True)
-    tables = found.tables()
+    by_noise = ByNoise("label-noise", runs, (*STRENGTHS, PLAIN), RULES, lambda config: [f"{config.inputs} inputs"])
+    chosen = by_noise.outcomes(lambda result: result.test, chosen=True)
+    tables = by_noise.tables()
     return Summary(
         [
-            *found.records(),
-            *found.differences("pos-AP", clean=False),
+            *by_noise.records(),
+            *by_noise.differences("pos-AP", clean=False),
             *(
                 record
                 for rule in RULES
-                for record in found.records(chosen, f"{rule.chosen_on}_ap")
+                for record in by_noise.records(chosen, f"{rule.chosen_on}_ap")
                 if record.variant.endswith(rule.name)
             ),
-            *found.dead_gradients(", all settings"),
+            *by_noise.dead_gradients(", all settings"),
         ],
         [
             claim
             for other, source in (("x-ent", "the paper"), (PLAIN, "ours"), ("hinge-AP", "the paper"))
-            for claim in found.claims(f"pos-AP withstands label noise better than {other}", "pos-AP", other, source)
+            for claim in by_noise.claims(f"pos-AP withstands label noise better than {other}", "pos-AP", other, source)
         ],
         [
             *tables,
-            *(found.choices(rule, of) for of in found.variants for rule in RULES if not rule.early_stopping),
+            *(by_noise.choices(rule, of) for of in by_noise.variants for rule in RULES if not rule.early_stopping),
         ],
-        lambda: found.figures("Label noise"),
-        found.headline("With {noise} of the training labels flipped ({name})"),
+        lambda: by_noise.figures("Label noise"),
+        by_noise.headline("With {noise} of the training labels flipped ({name})"),
         tables[:1],
     )
 

@@ -26,7 +26,7 @@ from .networks import Networks
 from .report.outcomes import Outcomes, records
 from .report.summary import choices_table, collect, methods_table, of_group
 from .report.words import difference, interval_in_words
-from .sweep import Choice, Curve, Setting, check_curves, checkpoints, choose
+from .sweep import Choice, Curve, Setting, check_curves, checkpoints, choose, fair_grid
 from .trainers import passes, train
 
 __all__ = ["STUDY", "Config", "Result", "configs", "instances", "run", "summarise"]
@@ -104,20 +104,20 @@ def configs(options: Options, source: None = None) -> list[Config]:
     degrees, strengths = ((1, 4, 6, 8), (0.3, 1.0, 3.0, 10.0, 30.0)) if paper else ((1, 6), (1.0, 10.0))
     noises, rates = ((0.0, 0.5), (0.01, 0.03, 0.1, 0.3)) if paper else ((0.5,), (0.03, 0.1))
     return [
-        Config(method, seed, degree, noise, 1000, 400 if paper else 200, _settings(method, strengths, rates))
+        Config(
+            method,
+            seed,
+            degree,
+            noise,
+            1000,
+            400 if paper else 200,
+            fair_grid(_strength(method) is not None, strengths, rates),
+        )
         for seed in range(options.seeds or (10 if paper else 3))
         for degree in degrees
         for noise in noises
         for method in METHODS
     ]
-
-
-def _settings(method: str, strengths: Sequence[float], rates: Sequence[float]) -> tuple[Setting, ...]:
-    """As many for every method: one without a strength tries more step sizes, between and around the given ones."""
-    if _strength(method):
-        return tuple(Setting(strength, rate, 0.0) for strength in strengths for rate in rates)
-    count, low, high = len(strengths) * len(rates), min(rates) / 3, max(rates) * 3
-    return tuple(Setting(1.0, float(f"{low * (high / low) ** (k / (count - 1)):.3g}"), 0.0) for k in range(count))
 
 
 def _strength(method: str) -> str | None:
@@ -218,8 +218,8 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
             weight_decays=torch.zeros(len(config.settings)),
             iterations=iterations, callback=lambda done, before=before: checkpoint(before + done), batches=batches,
         )  # fmt: skip
-    found = {name: tuple(curve) for name, curve in curves.items()}
-    return Result(iterations=tuple(moments), dead=tuple(round(share, 6) for share in dead.tolist()), **found)
+    rounded = {name: tuple(curve) for name, curve in curves.items()}
+    return Result(iterations=tuple(moments), dead=tuple(round(share, 6) for share in dead.tolist()), **rounded)
 
 
 def _chosen(run: Run) -> Choice:
@@ -265,22 +265,22 @@ def _differences(test: Outcomes, degrees: Sequence[int], noise: float) -> Table:
     for method in METHODS[:-1]:
         for other in BASELINES:
             if method != other:
-                found = [test.compare(_variant(degree), noise, method, other, "") for degree in degrees]
-                rows.append([f"{method} − {other}", *(f"{difference(x)} ({interval_in_words(x)})" for x in found)])
+                compared = [test.compare(_variant(degree), noise, method, other, "") for degree in degrees]
+                rows.append([f"{method} − {other}", *(f"{difference(x)} ({interval_in_words(x)})" for x in compared)])
     note = "Mean over seeds, with its 95 % interval; below 0 the first method has less regret."
     return Table(f"Paired differences of regret, noise {noise:g}", ["methods", *map(_variant, degrees)], rows, note)
 
 
 def _pairs(test: Outcomes) -> list[Record]:
     """The paired differences of every method to the two known baselines."""
-    found = []
+    flat = []
     for variant, noise, method in test.groups():
         for other in BASELINES:
             pairs = test.compare(variant, noise, method, other, "").differences
             if method != other and len(pairs) >= 3:
                 numbers = round(mean(pairs), 6), round(stdev(pairs), 6), len(pairs)
-                found.append(Record("paths", method, noise, variant, None, f"this_minus_{other}", *numbers))
-    return found
+                flat.append(Record("paths", method, noise, variant, None, f"this_minus_{other}", *numbers))
+    return flat
 
 
 def _headline(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> str:
@@ -309,7 +309,7 @@ def _claims(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> 
         ("The positive update has less regret than blackbox differentiation where no linear model is right",
          "pos-regret", "neg-regret", True, "ours"),
     ]  # fmt: skip
-    found = []
+    claims = []
     for says, less, more, wrong, source in asked:
         for degree in degrees:
             if (degree > 1) == wrong:
@@ -317,8 +317,8 @@ def _claims(test: Outcomes, degrees: Sequence[int], noises: Sequence[float]) -> 
                     test.compare(_variant(degree), noise, more, less, f"{more} − {less}, noise {noise:g}")
                     for noise in noises
                 ]
-                found.append(Claim(says, _variant(degree), shown, source))
-    return found
+                claims.append(Claim(says, _variant(degree), shown, source))
+    return claims
 
 
 STUDY = Study[Options, None, Config, Result](

@@ -1,12 +1,36 @@
 """All studies by name."""
 
-from . import actions, detection, label_noise, own_metric, paths, segmentation, separable, synthetic, tables
+from . import (
+    actions,
+    detection,
+    label_noise,
+    own_metric,
+    paths,
+    score_memory,
+    segmentation,
+    separable,
+    synthetic,
+    tables,
+    warm_up,
+)
 from .harness.study import AnyStudy
 
 __all__ = ["STUDIES"]
 
 STUDIES: dict[str, AnyStudy] = {
     module.STUDY.name: module.STUDY
-    for module in (synthetic, label_noise, separable, own_metric, tables, paths, segmentation, actions, detection)
+    for module in (
+        synthetic,
+        label_noise,
+        separable,
+        own_metric,
+        tables,
+        paths,
+        segmentation,
+        actions,
+        detection,
+        warm_up,
+        score_memory,
+    )
 }
 """By name: one for each table or figure of the paper, and others that answer questions it leaves open."""

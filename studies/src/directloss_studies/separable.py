@@ -111,34 +111,34 @@ def _variants(config: Config) -> list[str]:
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Chosen on validation data with the same damage, trained to the end."""
-    found = ByNoise(
+    by_noise = ByNoise(
         "separable", runs, tuple(STRENGTHS), (RULE,), _variants, damage="damaged samples", measured="AP on test data",
         note="Test AP, mean ± standard deviation over seeds.",
     )  # fmt: skip
-    own = [record for record in found.records() if record.noise > 0 or record.variant.endswith(DAMAGES[0])]
-    tables = found.tables()
+    own = [record for record in by_noise.records() if record.noise > 0 or record.variant.endswith(DAMAGES[0])]
+    tables = by_noise.tables()
     title = "What was tried and chosen, on validation data with the same damage, at the end of training"
     return Summary(
-        [*own, *found.dead_gradients()],
-        _claims(found),
+        [*own, *by_noise.dead_gradients()],
+        _claims(by_noise),
         [*tables, choices_table(title, runs, RULE)],
-        lambda: found.figures("Nearly separable data"),
-        found.headline("On clean data (linear model)", 0.0),
+        lambda: by_noise.figures("Nearly separable data"),
+        by_noise.headline("On clean data (linear model)", 0.0),
         tables[:1],
     )
 
 
-def _claims(found: ByNoise) -> list[Claim]:
+def _claims(by_noise: ByNoise) -> list[Claim]:
     linear, network = (f"{model}, {DAMAGES[0]}" for model in MODELS)
     says = "On clean, separable data the negative update beats the positive one"
-    compared = found.test.compare(linear, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP")
+    compared = by_noise.test.compare(linear, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP")
     claims = [Claim(says, "linear model", [compared], "Hazan et al., 2010")]
     says = "On clean, separable data the negative update does well: it is less than 0.01 behind the positive one"
-    compared = found.test.compare(network, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP + 0.01")
+    compared = by_noise.test.compare(network, 0.0, "neg-AP", "pos-AP", "neg-AP − pos-AP + 0.01")
     compared = replace(compared, differences=tuple(each + 0.01 for each in compared.differences))
     claims.append(Claim(says, "network", [compared]))
     says = "With a tenth or more of the samples damaged, the negative update does worse than the positive one"
-    return claims + found.claims(says, "pos-AP", "neg-AP", least=0.1)
+    return claims + by_noise.claims(says, "pos-AP", "neg-AP", least=0.1)
 
 
 STUDY = Study[Options, None, Config, Result](

@@ -32,6 +32,7 @@ __all__ = [
     "checkpoints",
     "choose",
     "combinations",
+    "fair_grid",
     "first_biases",
     "grid",
     "losses",
@@ -101,8 +102,18 @@ def check_curves(
 def grid(
     method: str, strengths: Sequence[float], learning_rates: Sequence[float], weight_decays: Sequence[float]
 ) -> tuple[Setting, ...]:
+    """The settings of a method of `METHODS`, see `fair_grid`."""
+    return fair_grid(METHODS[method].strength is not None, strengths, learning_rates, weight_decays)
+
+
+def fair_grid(
+    has_strength: bool,
+    strengths: Sequence[float],
+    learning_rates: Sequence[float],
+    weight_decays: Sequence[float] = (0.0,),
+) -> tuple[Setting, ...]:
     """All combinations. A method without a strength tries as many more step sizes between and around the given ones."""
-    if METHODS[method].strength is None:
+    if not has_strength:
         low, high = min(learning_rates) / 3, max(learning_rates) * 3
         count = len(strengths) * len(learning_rates)
         learning_rates = [low * (high / low) ** (k / max(count - 1, 1)) for k in range(count)]

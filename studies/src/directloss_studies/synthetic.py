@@ -14,7 +14,7 @@ from .harness.progress import Progress, no_progress
 from .harness.study import Claim, Comparison, Figure, Study, Summary, Table
 from .methods import PLAIN, PLAIN_NOTE
 from .networks import Networks
-from .report.figures import bars, lines, series, slug
+from .report.figures import bars, curves_of, lines, slug
 from .report.outcomes import Outcomes, Unit, difference_records, records
 from .report.summary import choices_table, collect, methods_table, of_group, with_plain
 from .report.takeaway import headline
@@ -148,14 +148,14 @@ def summarise(runs: Sequence[Run]) -> Summary:
     dead = collect(runs, _place, lambda run: mean(run.result.dead))
     on_the_way = _by_iteration(runs)
     variants = [variant for variant in VARIANTS if any(run.config.variant == variant for run in runs)]
-    found = [
+    flat = [
         *records("synthetic", "test_ap", test),
         *records("synthetic", "train_ap", train),
         *records("synthetic", "dead_gradients", dead),
         *difference_records("synthetic", test),
     ]
     for iteration, outcomes in on_the_way.items():
-        found += records("synthetic", f"test_ap@{iteration}", outcomes)
+        flat += records("synthetic", f"test_ap@{iteration}", outcomes)
     spread = "± standard deviation over teachers."
     main = _table("Test AP at the end of training", test, (*METHODS, PLAIN), variants, f"Mean {spread} {PLAIN_NOTE}")
     shares = _table("Share of dead iterations", dead, METHODS, variants, f"{DEAD} Mean over settings, {spread}")
@@ -166,7 +166,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
         where = f"With clean labels ({variants[0].name})"
         words = headline(test, variants[0].name, 0.0, (*METHODS, PLAIN), where)
     return Summary(
-        found,
+        flat,
         list(_claims(test, variants)),
         tables,
         lambda: _figures(on_the_way, dead, variants),
@@ -177,14 +177,14 @@ def summarise(runs: Sequence[Run]) -> Summary:
 
 def _by_iteration(runs: Iterable[Run]) -> dict[int, Outcomes]:
     """Test AP of the chosen setting at every checkpoint."""
-    found: dict[int, Outcomes] = {}
+    by_iteration: dict[int, Outcomes] = {}
     for run in runs:
         settings = _chosen(run).settings
         for place, iteration in enumerate(run.result.iterations):
             value = Choice(place, settings).value(run.result.test)
-            at = found.setdefault(iteration, Outcomes())
+            at = by_iteration.setdefault(iteration, Outcomes())
             at.put(*_place(run.config), run.config.method, Unit(run.config.seed), value)
-    return found
+    return by_iteration
 
 
 def _table(title: str, outcomes: Outcomes, methods: Sequence[str], variants: Sequence[Variant], note: str) -> Table:
@@ -194,11 +194,10 @@ def _table(title: str, outcomes: Outcomes, methods: Sequence[str], variants: Seq
 def _figures(on_the_way: Mapping[int, Outcomes], dead: Outcomes, variants: Sequence[Variant]) -> list[Figure]:
     drawn = []
     for variant in variants:
-        shown = {}
-        for method in METHODS:
-            points = {step: at.values(variant.name, 0.0, method) for step, at in on_the_way.items()}
-            if any(points.values()):
-                shown[method] = series({step: values for step, values in points.items() if values})
+        shown = curves_of(
+            METHODS,
+            lambda method, of=variant.name: {x: at.values(of, 0.0, method) for x, at in on_the_way.items()},
+        )
         title = f"Test AP against iterations: {variant.name}"
         drawn.append(lines(variant.figure, title, shown, "iteration", "AP on test data"))
     groups = {

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..data.voc import Actions
 from ..harness.cache import key_of
+from ..harness.files import distrusted
 from .features import CACHE
 
 __all__ = ["FeaturesError", "cache_own_features"]
@@ -28,12 +29,8 @@ class FeaturesError(ValueError):
 
 def cache_own_features(path: Path, actions: Actions) -> str:
     """Write the rows of a file into the cache, in the order of the boxes; return their key."""
-    try:
+    with distrusted(f"{path} is not a file of features", FeaturesError):
         features, images, objects = _read(path)
-    except FeaturesError:
-        raise
-    except Exception as error:  # a hostile file can make the reader raise anything
-        raise FeaturesError(f"{path} is not a file of features: {type(error).__name__}: {str(error)[:200]}") from None
     rows = _ordered(path, features, images, objects, actions)
     key = key_of(kind="own features", shape=rows.shape, sha256=hashlib.sha256(rows.tobytes()).hexdigest())
     CACHE.make_array(key, lambda: rows)

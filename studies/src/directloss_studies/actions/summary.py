@@ -6,12 +6,12 @@ from statistics import fmean
 
 from ..data.voc import ACTIONS
 from ..harness.study import Claim, Comparison, Figure, Record, Summary, Table
-from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
-from ..methods import METHODS, PLAIN, PLAIN_NOTE, WARM
+from ..linear_models import LINEAR_MODELS
+from ..methods import METHODS, PLAIN, WARM
 from ..report.by_noise import ByNoise
-from ..report.figures import Series, bars, lines, series, slug
+from ..report.figures import Series, bars, curves_of, lines, slug
 from ..report.outcomes import Outcomes, Unit
-from ..report.summary import by_source, records_by_class, source_of, with_plain
+from ..report.summary import baselines_note, by_source, paper_table, records_by_class, source_of, with_plain
 from ..report.words import cell, percent, signed
 from ..sweep import Choice, Curve, Rule, choose
 from .config import Run, Source
@@ -71,7 +71,7 @@ def expected_best(chosen_by: Sequence[float], value: Sequence[float], tries: int
 
 def _against_budget(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
     """Test AP by number of settings tried."""
-    found: dict[int, Outcomes] = {}
+    by_tries: dict[int, Outcomes] = {}
     for run in runs:
         validation, test = getattr(run.result, rule.chosen_on), run.result.test
         moments = range(len(test)) if rule.early_stopping else (len(test) - 1,)
@@ -81,22 +81,22 @@ def _against_budget(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
         values = [test[k][setting] for setting, k in zip(places, best, strict=True)]
         for tries in sorted({1, 2, 4, 8, 16, 32, len(values)}):
             if tries <= len(values):
-                at = found.setdefault(tries, Outcomes())
+                at = by_tries.setdefault(tries, Outcomes())
                 value = expected_best(chosen_by, values, tries)
                 at.put(rule.name, run.config.noise, run.config.method, _unit(run), value)
-    return found
+    return by_tries
 
 
 def _against_iterations(runs: Iterable[Run], rule: Rule) -> dict[int, Outcomes]:
     """Test AP of the setting that a rule chooses, by iteration."""
-    found: dict[int, Outcomes] = {}
+    by_iteration: dict[int, Outcomes] = {}
     for run in runs:
         settings = rule.choose(run).settings
         for place, iteration in enumerate(run.result.iterations):
-            at = found.setdefault(iteration, Outcomes())
+            at = by_iteration.setdefault(iteration, Outcomes())
             value = Choice(place, settings).value(run.result.test)
             at.put(rule.name, run.config.noise, run.config.method, _unit(run), value)
-    return found
+    return by_iteration
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
@@ -107,14 +107,18 @@ def summarise(runs: Sequence[Run]) -> Summary:
         [_SetUp(name, some) for name, some in by_source(which, _describe).items()] for which in (heads, whole)
     )
     tables = [
-        *([_table_1(parts)] if parts or not tuned else []),
+        *(
+            [paper_table("Table 1 of the paper, and ours", PAPER, parts, PAPER, RULES_NOTE)]
+            if parts or not tuned
+            else []
+        ),
         *(table for part in tuned for table in part.fine_tuned_tables()),
         *(table for part in parts for table in part.tables()),
     ]
-    found = [record for part in (*parts, *tuned) for record in part.records()]
+    flat = [record for part in (*parts, *tuned) for record in part.records()]
     claims = [one for part in parts for one in part.claims()]
     return Summary(
-        found,
+        flat,
         claims,
         tables,
         lambda: [figure for part in parts for figure in part.figures()],
@@ -123,66 +127,47 @@ def summarise(runs: Sequence[Run]) -> Summary:
     )
 
 
-def _table_1(parts: Sequence["_SetUp"]) -> Table:
-    levels = sorted(PAPER["pos-AP"])
-    rows = [[f"{method}, the paper", *(f"{row[noise]:.3f}" for noise in levels)] for method, row in PAPER.items()]
-    for part in parts:
-        for variant in part.variants.values():
-            for method in part.methods:
-                if method in PAPER:
-                    cells = [cell(part.means.values(variant, noise, method)) for noise in levels]
-                    rows.append([f"{method}, {variant}", *cells])
-    header = ["mean AP of the classes", *map(percent, levels)]
-    classes = sorted({len(part.actions) for part in parts})
-    note = (
-        f"Share of flipped training labels; mean ± standard deviation over seeds of the mean over "
-        f"{' or '.join(map(str, classes)) or 'no'} classes. {RULES_NOTE}"
-    )
-    return Table("Table 1 of the paper, and ours", header, rows, note)
-
-
 class _SetUp:
     """All runs of one backbone with one kind of head."""
 
     def __init__(self, name: str, runs: Sequence[Run]) -> None:
         self.name = name
         self.runs = runs
-        self.actions = [action for action in ACTIONS if any(run.config.action == action for run in runs)]
+        self.classes = [action for action in ACTIONS if any(run.config.action == action for run in runs)]
         self.levels = sorted({run.config.noise for run in runs})
         there = {run.config.method for run in with_plain(runs)}
         self.methods = [
             method for method in dict.fromkeys((*LINEAR_MODELS, *PAPER, PLAIN, *METHODS)) if method in there
         ]
         note = "Mean over classes of AP on clean test boxes, ± standard deviation over seeds."
-        note += f" {PLAIN_NOTE}" if PLAIN in there else ""
-        note += f" {LINEAR_NOTE}" if there & set(LINEAR_MODELS) else ""
-        self.found = ByNoise(
+        note += baselines_note(there)
+        self.by_noise = ByNoise(
             "actions", runs, self.methods, RULES, lambda _: [name], join=": ", note=note,
             measured="mean AP of the classes, clean test boxes", class_of=lambda config: config.action,
-            classes=self.actions,
+            classes=self.classes,
         )  # fmt: skip
-        self.means, self.pairs = self.found.test, self.found.pairs
-        self.variants = {rule: self.found.name(name, rule) for rule in RULES}
+        self.means, self.pairs = self.by_noise.test, self.by_noise.pairs
+        self.variants = {rule: self.by_noise.name(name, rule) for rule in RULES}
         """Their names in tables and published records."""
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
-        in_words = {action: ACTIONS[action] for action in self.actions}
-        return self.found.records() + records_by_class("actions", in_words, self.pairs)
+        in_words = {action: ACTIONS[action] for action in self.classes}
+        return self.by_noise.records() + records_by_class("actions", in_words, self.pairs)
 
     def headline(self) -> str:
         """The paper's protocol at 20 %, if that was tried, else at the highest noise."""
-        return self.found.headline("With {noise} of the training labels flipped ({name})")
+        return self.by_noise.headline("With {noise} of the training labels flipped ({name})")
 
     def claims(self) -> list[Claim]:
         """Robustness against x-ent and hinge-AP, as the paper has it; and what we set as our goal."""
         robust = [
-            self.found.claims(f"pos-AP withstands label noise better than {other}", "pos-AP", other)
+            self.by_noise.claims(f"pos-AP withstands label noise better than {other}", "pos-AP", other)
             for other in ("x-ent", "hinge-AP")
         ]
-        found = []
+        claims = []
         for number, (rule, variant) in enumerate(self.variants.items()):
-            found += [some[number] for some in robust]
+            claims += [some[number] for some in robust]
             compared = []
             for other in self.methods:
                 if other not in ("pos-AP", PLAIN, WARM):
@@ -191,17 +176,17 @@ class _SetUp:
                         if noise >= 0.2 and (other != COSTLY or self.means.values(variant, noise, other))
                     ]  # fmt: skip
                     compared += self._differences(rule, other, tried)
-            found.append(Claim("pos-AP is ahead of every other method from 20 % on", variant, compared, "ours"))
+            claims.append(Claim("pos-AP is ahead of every other method from 20 % on", variant, compared, "ours"))
             compared = [self._to_the_paper(variant, noise) for noise in PAPER["pos-AP"]]
             says = "pos-AP reaches the paper's own pos-AP at every noise level"
-            found.append(Claim(says, variant, compared, "ours"))
-        return found
+            claims.append(Claim(says, variant, compared, "ours"))
+        return claims
 
     def _differences(self, rule: Rule, other: str, levels: Sequence[float]) -> list[Comparison]:
         """Over classes and seeds, where they are complete."""
         return [
             self.pairs.compare(
-                self.variants[rule], noise, "pos-AP", other, f"pos-AP − {other} at {percent(noise)}", self.actions
+                self.variants[rule], noise, "pos-AP", other, f"pos-AP − {other} at {percent(noise)}", self.classes
             )
             for noise in levels
         ]
@@ -209,7 +194,7 @@ class _SetUp:
     def _to_the_paper(self, variant: str, noise: float) -> Comparison:
         """The mean over all ten classes beside the paper's, by seed."""
         both = Outcomes()
-        if len(self.actions) == len(ACTIONS):
+        if len(self.classes) == len(ACTIONS):
             for unit, value in self.means.units(variant, noise, "pos-AP").items():
                 both.put(variant, noise, "ours", unit, value)
                 both.put(variant, noise, "the paper's", unit, PAPER["pos-AP"][noise])
@@ -217,31 +202,31 @@ class _SetUp:
 
     def noise_table(self, rule: Rule) -> Table:
         """Methods down, noise across."""
-        return self.found.table(self.name, rule, what="Mean test AP")
+        return self.by_noise.table(self.name, rule, what="Mean test AP")
 
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level in the paper's protocol; what was chosen."""
-        found = [self.noise_table(rule) for rule in RULES]
+        tables = [self.noise_table(rule) for rule in RULES]
         variant = self.variants[PROTOCOL]
-        by_class = {action: self.pairs.of_class(action) for action in self.actions}
+        by_class = {action: self.pairs.of_class(action) for action in self.classes}
         for noise in self.levels:
             rows = []
             for method in self.methods:
-                cells = [cell(by_class[action].values(variant, noise, method)) for action in self.actions]
+                cells = [cell(by_class[action].values(variant, noise, method)) for action in self.classes]
                 rows.append([method, *cells, cell(self.means.values(variant, noise, method))])
-            header = ["method", *(ACTIONS[action] for action in self.actions), "mean"]
+            header = ["method", *(ACTIONS[action] for action in self.classes), "mean"]
             title = f"Class by class, {percent(noise)} flipped: {variant}"
-            found.append(Table(title, header, rows, "Test AP, mean ± standard deviation over seeds."))
+            tables.append(Table(title, header, rows, "Test AP, mean ± standard deviation over seeds."))
         for other in ("x-ent", "hinge-AP"):
             rows = []
-            for action in self.actions:
+            for action in self.classes:
                 compared = [by_class[action].compare(variant, noise, "pos-AP", other, "") for noise in self.levels]
                 cells = [f"{signed(one.mean)} ± {one.error:.3f}" if one.seeds >= 3 else "–" for one in compared]
                 rows.append([ACTIONS[action], *cells])
             header = ["class", *map(percent, self.levels)]
             title = f"pos-AP − {other}, class by class: {variant}"
-            found.append(Table(title, header, rows, "Paired over seeds, mean ± standard error."))
-        return [*found, *(self.found.choices(rule, self.name) for rule in RULES)]
+            tables.append(Table(title, header, rows, "Paired over seeds, mean ± standard error."))
+        return [*tables, *(self.by_noise.choices(rule, self.name) for rule in RULES)]
 
     def fine_tuned_tables(self) -> list[Table]:
         """Means by rule, and every run."""
@@ -268,13 +253,13 @@ class _SetUp:
 
     def figures(self) -> list[Figure]:
         """AP against noise by rule; against iterations and against the tuning budget under noise; classes."""
-        found = [
-            self.found.figure(
+        figures = [
+            self.by_noise.figure(
                 self.name, rule, "VOC2012 actions", self._beside_the_paper() if rule == PROTOCOL else None
             )
             for rule in RULES
         ]
-        words = self.found.measured
+        words = self.by_noise.measured
         for noise in (0.2, 0.4):
             some = [run for run in self.runs if run.config.noise == noise]
             if not some:
@@ -283,33 +268,33 @@ class _SetUp:
             rule = STOPPED_ON_CLEAN
             curves = self._series(_against_iterations(some, rule), rule, noise)
             title = f"{flipped}: AP as training goes on, {self.name}, settings of: {rule.name}"
-            found.append(lines(slug("actions", self.name, "iterations", flipped), title, curves, "iteration", words))
+            figures.append(lines(slug("actions", self.name, "iterations", flipped), title, curves, "iteration", words))
             for rule in (PROTOCOL, STOPPED_ON_NOISY):
                 curves = self._series(_against_budget(some, rule), rule, noise)
                 title = f"{flipped}: expected AP by number of settings tried, {self.variants[rule]}"
                 name = slug("actions", self.name, "tuning budget", rule.figure, flipped)
-                found.append(lines(name, title, curves, "settings tried", words, doubling=True))
+                figures.append(lines(name, title, curves, "settings tried", words, doubling=True))
         if 0.2 in self.levels:
-            found.append(self._gain_by_class())
-        return found
+            figures.append(self._gain_by_class())
+        return figures
 
     def _beside_the_paper(self) -> Outcomes:
         """Means of the paper's protocol, and the paper's own if all of its classes are there."""
-        found = Outcomes()
-        found.update(self.means)
-        if len(self.actions) == len(ACTIONS):
+        outcomes = Outcomes()
+        outcomes.update(self.means)
+        if len(self.classes) == len(ACTIONS):
             for method, row in PAPER.items():
                 for noise in self.levels:
                     if noise in row:
-                        found.put(self.variants[PROTOCOL], noise, f"{method}, the paper", Unit(0), row[noise])
-        return found
+                        outcomes.put(self.variants[PROTOCOL], noise, f"{method}, the paper", Unit(0), row[noise])
+        return outcomes
 
     def _gain_by_class(self) -> Figure:
         variant = self.variants[PROTOCOL]
         groups: dict[str, dict[str, float]] = {}
         for other in ("x-ent", "hinge-AP"):
             group = groups[f"pos-AP − {other}"] = {}
-            for action in self.actions:
+            for action in self.classes:
                 one = self.pairs.of_class(action).compare(variant, 0.2, "pos-AP", other, "")
                 if one.seeds >= 3:
                     group[ACTIONS[action]] = one.mean
@@ -318,12 +303,10 @@ class _SetUp:
 
     def _series(self, by_x: Mapping[int, Outcomes], rule: Rule, noise: float) -> dict[str, Series]:
         """By method the curve of the mean over classes, with its spread over seeds."""
-        means = {x: outcomes.means_over(self.actions) for x, outcomes in by_x.items()}
-        points = {
-            method: {float(x): values for x, at in means.items() if (values := at.values(rule.name, noise, method))}
-            for method in self.methods
-        }
-        return {method: series(some) for method, some in points.items() if some}
+        means = {float(x): outcomes.means_over(self.classes) for x, outcomes in by_x.items()}
+        return curves_of(
+            self.methods, lambda method: {x: at.values(rule.name, noise, method) for x, at in means.items()}
+        )
 
 
 def _ends(run: Run) -> Callable[[Curve], tuple[float, float]]:

@@ -32,7 +32,7 @@ __all__ = ["reproduce"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ExecutionOptions:
     """Where runs go, and what computes them: options of the command, not of a study."""
 
     out: Annotated[Path, Option("Folder for the runs and the report.", metavar="DIR")] = Path("runs")
@@ -68,9 +68,9 @@ class _Studies(TyperGroup):
 
 
 def _command(studies: Sequence[AnyStudy]) -> Callable[..., None]:
-    """The function behind a subcommand; its parameters are the options of the studies and of `Place`."""
+    """The function behind a subcommand; its parameters are the options of the studies and of `ExecutionOptions`."""
     parameters: dict[str, inspect.Parameter] = {}
-    for kind in (*(study.options for study in studies), Place):
+    for kind in (*(study.options for study in studies), ExecutionOptions):
         for name, annotation, default, option in options_of(kind):
             if name in parameters and parameters[name].annotation.__origin__ != annotation:
                 names = " and ".join(study.name for study in studies)
@@ -84,7 +84,7 @@ def _command(studies: Sequence[AnyStudy]) -> Callable[..., None]:
         def take(kind: type[Any]) -> Any:
             return kind(**{member.name: values[member.name] for member in options_of(kind)})
 
-        _reproduce([(study, take(study.options)) for study in studies], take(Place))
+        _reproduce([(study, take(study.options)) for study in studies], take(ExecutionOptions))
 
     command.__signature__ = inspect.Signature(list(parameters.values()))  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
@@ -107,23 +107,23 @@ for _study in STUDIES.values():
     reproduce.command(_study.name)(_command([_study]))
 
 
-def _reproduce(asked: Sequence[tuple[AnyStudy, Any]], place: Place) -> None:
+def _reproduce(studies: Sequence[tuple[AnyStudy, Any]], execution: ExecutionOptions) -> None:
     """Prepare all data, then run one study after the other, then write one report."""
-    for study, options in asked:
+    for study, options in studies:
         if options.preset not in study.presets:
             known = ", ".join(study.presets)
             raise refuse(f"{study.name} has no preset {options.preset!r}. It has: {known}.")
-    place.check()
-    check_writable(place.out / "report.html", place.out / "report.md")
-    check_writable(*(place.out / study.name / options.preset / "run.json" for study, options in asked))
-    sources = [_prepare(study, options, place.jobs) for study, options in asked]
+    execution.check()
+    check_writable(execution.out / "report.html", execution.out / "report.md")
+    check_writable(*(execution.out / study.name / options.preset / "run.json" for study, options in studies))
+    sources = [_prepare(study, options, execution.jobs) for study, options in studies]
     failures = 0
-    for (study, options), source in zip(asked, sources, strict=True):
+    for (study, options), source in zip(studies, sources, strict=True):
         configs = study.configs(options, source)
-        store = Store(place.out / study.name / options.preset, study)
-        failures += _run(store, configs, options.preset, place)
-        _export(store, configs, options.preset, place.out)
-    write_report(place.out)
+        store = Store(execution.out / study.name / options.preset, study)
+        failures += _run(store, configs, options.preset, execution)
+        _export(store, configs, options.preset, execution.out)
+    write_report(execution.out)
     if failures:
         errors.print(f"{failures} runs failed; the same command tries them again.", style="red")
         raise typer.Exit(1)
@@ -140,7 +140,7 @@ def _prepare(study: AnyStudy, options: Any, jobs: int) -> Any:
     return source
 
 
-def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Place) -> int:
+def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, execution: ExecutionOptions) -> int:
     """Run what is missing; return the number of failures."""
     finished = store.runs()
     for text in (*store.newer.values(), *store.set_aside):
@@ -155,8 +155,8 @@ def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Pla
         return 0
     import joblib
 
-    jobs = place.jobs or joblib.cpu_count()
-    where = f"on {place.address}" if place.address else f"{jobs} at a time"
+    jobs = execution.jobs or joblib.cpu_count()
+    where = f"on {execution.address}" if execution.address else f"{jobs} at a time"
     console.print(f"{name}, {preset} preset: {len(missing)} of {len(configs)} runs to do, {where}.")
     _compile()
     failures = 0
@@ -167,7 +167,7 @@ def _run(store: Store[Any, Any], configs: Sequence[Any], preset: str, place: Pla
     try:
         with (
             show_runs(len(configs), done) as (advance, observer),
-            closing(execute(store.study, missing, jobs, place.backend, place.address, observer)) as runs,
+            closing(execute(store.study, missing, jobs, execution.backend, execution.address, observer)) as runs,
         ):
             for run in runs:
                 if isinstance(run, Failure):

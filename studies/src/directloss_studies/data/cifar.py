@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..harness.downloads import check
-from ..harness.files import write_whole
+from ..harness.files import distrusted, write_whole
 from ..harness.progress import Progress, Steps
 from ..vision.backbones import SqueezeNet, find_weights, load_weights
 from ..vision.crops import normalised
@@ -81,18 +81,16 @@ def read_human_labels(clean: Path, labels: Path) -> dict[str, NDArray[np.int64]]
         check(path, "sha256", digest)
     reconstruct: Any = np._core.multiarray._reconstruct  # pyright: ignore[reportAttributeAccessIssue]
     names = [(reconstruct, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
-    try:
+    with distrusted(f"{clean} or {labels} cannot be read", TableError):
         with torch.serialization.safe_globals([*names, np.ndarray, np.dtype, np.dtypes.Int64DType]):
             found = torch.load(labels, weights_only=True)
         right = np.array(json.loads(clean.read_bytes()))
-    except Exception as error:  # a hostile file can make the reader raise anything
-        raise TableError(f"{clean} or {labels} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     for name in ("clean_label", *SETS.values()):
         some = found.get(name) if isinstance(found, dict) else None
         shape = right.shape
         whole = isinstance(some, np.ndarray) and some.dtype == np.int64 and some.ndim == 1 and some.shape == shape
         if some is None or not whole or not np.isin(some, range(len(CLASSES))).all():
-            raise TableError(f"{labels}: {name} must hold {shape} whole numbers from 0 to {len(CLASSES) - 1}.")
+            raise TableError(f"{labels}: {name} must hold {shape} integers from 0 to {len(CLASSES) - 1}.")
     if not (found["clean_label"] == right).all():
         raise TableError(f"The right labels of {clean} and {labels} differ.")
     return found

@@ -86,7 +86,7 @@ def _sizes(path: Path, documents: int) -> NDArray[np.int64]:
     try:
         sizes = [int(line) for line in _text(path).split()]
     except ValueError:
-        raise TableError(f"{path} must hold a whole number a line.") from None
+        raise TableError(f"{path} must hold one integer per line.") from None
     if any(size < 1 for size in sizes) or sum(sizes) != documents:
         raise TableError(f"{path} must hold sizes of queries that add up to {documents}; got {sum(sizes)}.")
     return np.array(sizes)

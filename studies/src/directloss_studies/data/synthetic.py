@@ -10,8 +10,8 @@ __all__ = ["ranked_by_teacher", "separable", "two_shells"]
 DIMENSIONS = 10
 
 
-def ranked_by_teacher(samples: int, generator: torch.Generator, share: float = 0.2) -> tuple[Tensor, Tensor]:
-    """Data of the paper's first study: N(0, I) inputs; the top share of a random network's scores is positive.
+def ranked_by_teacher(samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Data of the paper's first study: N(0, I) inputs; the top fifth of a random network's scores is positive.
 
     The teacher has four layers, ReLU, width ten, and N(0, 1) weights.
     """
@@ -20,7 +20,7 @@ def ranked_by_teacher(samples: int, generator: torch.Generator, share: float = 0
     with torch.no_grad():
         scores = teacher(inputs)[0]
     target = torch.zeros(samples, dtype=torch.bool)
-    target[scores.topk(round(share * samples)).indices] = True
+    target[scores.topk(round(0.2 * samples)).indices] = True
     return inputs, target
 
 

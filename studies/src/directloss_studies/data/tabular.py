@@ -7,10 +7,14 @@ people gave, some of them wrong. Files are read without trust: sizes before read
 import io
 import re
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..harness.files import distrusted
 
 __all__ = ["TableError", "read_blocks", "read_noisy", "read_table"]
 
@@ -28,13 +32,8 @@ def read_table(path: Path) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """The columns (rows, columns) and the labels (rows,) of an npz file."""
     if not path.is_file():
         raise TableError(f"{path} is missing.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            inputs, target = (_array(path, archive, name, dims) for name, dims in (("X", 2), ("y", 1)))
-    except TableError:
-        raise
-    except Exception as error:  # a hostile file can make the reader raise anything
-        raise TableError(f"{path} is not an npz file: {type(error).__name__}: {str(error)[:200]}") from None
+    with _opened(path) as archive:
+        inputs, target = (_array(path, archive, name, dims) for name, dims in (("X", 2), ("y", 1)))
     if len(inputs) != len(target) or not 1 <= inputs.shape[1] <= MOST_COLUMNS:
         raise TableError(
             f"{path}: X must be (rows, 1 to {MOST_COLUMNS} columns) and y (rows,); "
@@ -51,33 +50,23 @@ def read_table(path: Path) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
 
 def read_blocks(path: Path) -> NDArray[np.int64] | None:
     """The list of every row of a table, from 0 on; None if the table is one list."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if "blocks.npy" not in archive.namelist():
-                return None
-            blocks = _array(path, archive, "blocks", 1)
-    except TableError:
-        raise
-    except Exception as error:  # a hostile file can make the reader raise anything
-        raise TableError(f"{path} is not an npz file: {type(error).__name__}: {str(error)[:200]}") from None
+    with _opened(path) as archive:
+        if "blocks.npy" not in archive.namelist():
+            return None
+        blocks = _array(path, archive, "blocks", 1)
     return np.unique(blocks, return_inverse=True)[1].astype(np.int64)
 
 
 def read_noisy(path: Path, rows: int) -> dict[str, NDArray[np.bool_]]:
     """The labels (rows,) that people gave, by name, in the order of names; none if the table has none."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = sorted({name for name in archive.namelist() if name.startswith("noisy")})
-            if len(names) > MOST_NOISY or not all(NOISY.fullmatch(name) for name in names):
-                raise TableError(
-                    f"{path}: at most {MOST_NOISY} arrays noisy_NAME can be used, NAME of up to 20 small letters and "
-                    f"digits; got {', '.join(name[:40] for name in names[: MOST_NOISY + 1])}."
-                )
-            found = {name[6:-4]: _array(path, archive, name[:-4], 1) for name in names}
-    except TableError:
-        raise
-    except Exception as error:  # a hostile file can make the reader raise anything
-        raise TableError(f"{path} is not an npz file: {type(error).__name__}: {str(error)[:200]}") from None
+    with _opened(path) as archive:
+        names = sorted({name for name in archive.namelist() if name.startswith("noisy")})
+        if len(names) > MOST_NOISY or not all(NOISY.fullmatch(name) for name in names):
+            raise TableError(
+                f"{path}: at most {MOST_NOISY} arrays noisy_NAME can be used, NAME of up to 20 small letters and "
+                f"digits; got {', '.join(name[:40] for name in names[: MOST_NOISY + 1])}."
+            )
+        found = {name[6:-4]: _array(path, archive, name[:-4], 1) for name in names}
     for name, labels in found.items():
         if labels.shape != (rows,) or not np.isin(labels, (0, 1)).all() or len(np.unique(labels)) < 2:
             raise TableError(
@@ -85,6 +74,12 @@ def read_noisy(path: Path, rows: int) -> dict[str, NDArray[np.bool_]]:
                 f"got {labels.shape}."
             )
     return {name: labels.astype(np.bool_) for name, labels in found.items()}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    with distrusted(f"{path} is not an npz file", TableError), zipfile.ZipFile(path) as archive:
+        yield archive
 
 
 def _array(path: Path, archive: zipfile.ZipFile, name: str, dims: int) -> NDArray[np.generic]:

@@ -124,18 +124,18 @@ class Actions:
         return digest.hexdigest()
 
 
-def read_actions(root: Path, part: str = "trainval") -> Actions:
-    """The boxes and labels of the action task, for all images on the official list of a part."""
+def read_actions(root: Path) -> Actions:
+    """The boxes and labels of the action task, for all images on the official list."""
     devkit = find_devkit(root)
     lists = devkit / "ImageSets" / "Action"
-    on_list = {name: place for place, (name,) in enumerate(_rows(lists / f"{part}.txt", 1))}
+    on_list = {name: place for place, (name,) in enumerate(_rows(lists / "trainval.txt", 1))}
     labels: dict[str, dict[tuple[str, int], int]] = {}
     for action in ACTIONS:
-        path = lists / f"{action}_{part}.txt"
+        path = lists / f"{action}_trainval.txt"
         labels[action] = {}
         for image, number, label in _rows(path, 3):
             if image not in on_list:
-                raise DevkitError(f"{path}: {image} is not on the list {part}.txt.")
+                raise DevkitError(f"{path}: {image} is not on the list trainval.txt.")
             if labels[action].setdefault((image, int(number)), int(label)) != int(label):
                 raise DevkitError(f"{path}: object {number} of {image} has two labels.")
         if not labels[action]:
@@ -209,10 +209,10 @@ class Segmented:
     """0 is background, 1 to 20 are the classes, 255 is not to be used."""
 
 
-def read_segmented(root: Path, part: str = "trainval") -> list[Segmented]:
-    """The images on the official list of a part of the segmentation task."""
+def read_segmented(root: Path) -> list[Segmented]:
+    """The images on the official list of the segmentation task."""
     devkit = find_devkit(root)
-    path = devkit / "ImageSets" / "Segmentation" / f"{part}.txt"
+    path = devkit / "ImageSets" / "Segmentation" / "trainval.txt"
     found = []
     for name in dict.fromkeys(name for (name,) in _rows(path, 1)):
         labels = devkit / "SegmentationClass" / f"{name}.png"

@@ -1,11 +1,10 @@
 """Object detection on PASCAL VOC2012 (the paper's Table 2): R-CNN whose classifiers train on the AP of mini-batches."""
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,21 +18,27 @@ from ..harness.cache import key_of
 from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..harness.study import Export, Study
 from ..linear_models import LINEAR_MODELS, SHARES, fit
-from ..networks import Classifiers, Networks, Scaling
+from ..networks import Classifiers, Scaling
 from ..sweep import combinations, first_biases, losses
 from ..trainers import stratified, train
-from ..vision.backbones import BACKBONES, cache_weights, cached_backbone, find_weights, load_weights
-from ..vision.boxes import suppress
-from ..vision.calibration import Knots, fit_precision
-from ..vision.detector import LEAST_SEARCHED, MOST_SEARCHED, ClassHeads, Detector, Measured, save_detector
-from ..vision.evaluation import Curve, Detections, evaluate
+from ..vision.backbones import BACKBONES, cache_weights, find_weights, load_weights
+from ..vision.detector import LEAST_SEARCHED, MOST_SEARCHED
 from ..vision.proposals import proposals, recall
-from ..vision.regions import FEATURE_KINDS, compute, read_basis
-from .config import Config, DetectionOptions, ObjectCounts, Result, Run, Source, TrainingCounts
+from ..vision.regions import FEATURE_KINDS, compute
+from .config import Config, DetectionOptions, ObjectCounts, Result, Source, TrainingCounts
+from .detectors import export
 from .images import CACHE, PARTS, Images, cache_images, easy_boxes, pick, read_images
+from .measuring import (
+    best_and_worst,
+    best_threshold,
+    curves_of,
+    measured,
+    precision_at_recalls,
+    precision_by_score,
+    recall_of,
+)
 from .mining import VERSION as MINING
 from .mining import first_classifier, hardest
-from .pictures import Picture, picture
 from .summary import summarise
 
 __all__ = ["STUDY", "configs", "prepare", "run"]
@@ -55,12 +60,6 @@ FEW = 1000  # training images of which a quarter is held out, not a tenth
 SAMPLE = 150  # images that the coordinates of the features are fitted to
 POSITIVES, NEGATIVES = 8192, 32768  # training boxes of a class at most; of many images four times as many
 SHARE = 0.25  # of positives in a batch, as in R-CNN
-SUPPRESSION = 0.3  # overlap above which the weaker of two detections is dropped, as in R-CNN
-BEST = 40  # boxes that count for each image before suppression, on average
-SPARSE, SLACK = 64, 1.1  # every 64th score gives a threshold, which 1.1 times the wanted number should pass
-ROWS = 1 << 11  # that are scored at once: they stay in the cache of a core
-CHUNK = 1 << 18  # rows that one mapping reads
-PICTURES = 3  # of each kind
 
 
 def _check(options: DetectionOptions) -> None:
@@ -211,9 +210,9 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
         weights = heads.weights.detach()
     with torch.no_grad():
         heads.weights.copy_(scaling.undone(weights))
-    curves = partial(_curves, images, boxes, rows_key, category=config.category, networks=heads)
-    held_out, chosen, found, best = _measured(curves("held out"))
-    test, _, detections, curve = _measured(curves("test"), chosen)
+    curves = partial(curves_of, images, boxes, rows_key, category=config.category, networks=heads)
+    held_out, chosen, found, best = measured(curves("held out"))
+    test, _, detections, curve = measured(curves("test"), chosen)
     pictured = (config.method, config.noise, config.seed) == ("pos-AP", 0.0, 0)
     progress(1.0)
     objects = {part: int((~images.objects(config.category, part).difficult).sum()) for part in PARTS}
@@ -224,12 +223,12 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
         dead=tuple(round(share, 6) for share in dead.tolist()),
         training=TrainingCounts(int(truth.sum()), int((~truth).sum())),
         objects=ObjectCounts(*objects.values()),
-        recall=round(_recall(images, boxes, config.category), 6),
-        precision=_at_recalls(curve),
+        recall=round(recall_of(images, boxes, config.category), 6),
+        precision=precision_at_recalls(curve),
         weights=base64.b64encode(heads.weights[chosen].detach().numpy().astype("<f4").tobytes()).decode(),
-        threshold=_threshold(found, best),
-        pictures=_pictures(images, detections, curve, config.category) if pictured else {},
-        precision_by_score=_precision_by_score(detections, curve),
+        threshold=best_threshold(found, best),
+        pictures=best_and_worst(images, detections, curve, config.category) if pictured else {},
+        precision_by_score=precision_by_score(detections, curve),
     )
 
 
@@ -273,135 +272,6 @@ def _drawn(
         chosen.append(places[torch.randperm(len(places), generator=generator)[:limit].numpy()])
     rows = np.sort(np.concatenate(chosen))
     return rows, torch.from_numpy(labels[rows] == 1)
-
-
-@torch.inference_mode()
-def _curves(
-    images: Images, boxes: Any, rows_key: str, part: str, category: str, networks: Networks
-) -> Iterator[tuple[Detections, Curve]]:
-    """For each network its detections in a part, the best ones after suppression, and their evaluation."""
-    objects = images.objects(category, part)
-    start, end = images.span(part)
-    limit = max(BEST * images.parts.count(part), 10_000)
-    scores = torch.empty(len(networks.weights), end - start)
-    inputs = torch.empty(ROWS, CACHE.array(rows_key).shape[1])  # new memory for each part would take most of the time
-    for chunk in range(start, end, CHUNK):
-        rows = CACHE.array(rows_key)  # mapped anew now and then, so that the mapping stays small
-        for first in range(chunk, min(chunk + CHUNK, end), ROWS):
-            last = min(first + ROWS, chunk + CHUNK, end)
-            inputs[: last - first] = torch.from_numpy(np.array(rows[first:last]))
-            scores[:, first - start : last - start] = networks(inputs[: last - first])
-    for mine in scores:
-        places = _highest(mine if mine.isfinite().all() else mine[:0], limit)
-        values, rows = mine[places].double().numpy(), start + places.numpy()
-        where, there = images.image_of(rows), np.asarray(boxes[rows], dtype=np.float64)
-        stays = suppress(where, there, values, SUPPRESSION)
-        found = Detections(where[stays], there[stays], values[stays])
-        yield found, evaluate(objects, found)
-
-
-def _highest(scores: Tensor, limit: int) -> Tensor:
-    """The places of the highest scores, in ascending order."""
-    few = scores[::SPARSE]
-    share = SLACK * limit / max(len(scores), 1)
-    if share < 0.5 and len(few) > 1000:  # few are looked at twice: an eighth of the time
-        likely = (scores > few.kthvalue(len(few) - int(share * len(few))).values).nonzero().squeeze(1)
-        if len(likely) >= limit:
-            return likely[scores[likely].topk(limit, sorted=False).indices].sort().values
-    return scores.topk(min(limit, len(scores)), sorted=False).indices.sort().values
-
-
-def _measured(
-    curves: Iterable[tuple[Detections, Curve]], chosen: int | None = None
-) -> tuple[list[float], int, Detections, Curve]:
-    """AP of every network; and the number, the detections and the curve of the chosen one, else of the first best."""
-    values: list[float] = []
-    best: list[Any] = []
-    for number, (detections, curve) in enumerate(curves):
-        values.append(round(curve.average_precision, 6))
-        if number == chosen or (chosen is None and values[-1] > max(values[:-1], default=-1.0)):
-            best = [number, detections, curve]
-    return values, *best
-
-
-def _recall(images: Images, boxes: Any, category: str) -> float:
-    """The share of the class's objects in the test images that a proposal overlaps by half or more."""
-    objects = images.objects(category, "test")
-    numbers = np.unique(objects.images)
-    found = [boxes[images.ends[number] - images.rows[number] : images.ends[number]] for number in numbers]
-    truth = [objects.boxes[(objects.images == number) & ~objects.difficult] for number in numbers]
-    return recall(found, truth)
-
-
-def _at_recalls(curve: Curve) -> tuple[float, ...]:
-    """The highest precision at each recall 0, 0.01, …, 1 or a higher one."""
-    highest = np.maximum.accumulate(curve.precision[::-1])[::-1]
-    at = np.searchsorted(curve.recall, np.arange(101) / 100 - 1e-9)
-    return tuple(round(float(highest[place]), 4) if place < len(highest) else 0.0 for place in at)
-
-
-def _threshold(detections: Detections, curve: Curve) -> float:
-    """The score threshold with the best F1."""
-    if not len(curve.order):
-        return 0.0
-    both = 2 * curve.precision * curve.recall / np.maximum(curve.precision + curve.recall, 1e-9)
-    return float(detections.scores[curve.order[int(np.argmax(both))]])
-
-
-def _precision_by_score(detections: Detections, curve: Curve) -> Knots:
-    """Without the detections of difficult objects, which are neither right nor wrong."""
-    return fit_precision(detections.scores[curve.order][curve.counts], curve.right[curve.counts])
-
-
-def _pictures(images: Images, detections: Detections, curve: Curve, category: str) -> dict[str, tuple[Picture, ...]]:
-    """The correct detections with the highest scores, and the wrong ones with the highest scores."""
-    found = {}
-    for name, which in (("best", curve.right), ("worst", curve.counts & ~curve.right)):
-        pictures = []
-        for place in np.flatnonzero(which)[:PICTURES]:
-            detection = curve.order[place]
-            number = int(detections.images[detection])
-            truth = [each.box for each in images.annotations[number] if each.name == category]
-            box, score = detections.boxes[detection].tolist(), float(detections.scores[detection])
-            pictures.append(picture(images.names[number], images.paths[number], box, score, truth))
-        found[name] = tuple(pictures)
-    return found
-
-
-def export(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """Write a detector of all classes for each method and noise rate, from the runs of the first seed."""
-    found: dict[tuple[Source, str, float], list[Run]] = {}
-    for run in runs:
-        if run.config.seed == 0 and run.config.source is not None:
-            found.setdefault((run.config.source, run.config.method, run.config.noise), []).append(run)
-    written = []
-    for (source, method, noise), some in found.items():
-        images_key, *_, basis_key, weights_key = source.keys
-        some = sorted(some, key=lambda run: CLASSES.index(run.config.category))
-        classes = [run.config.category for run in some]
-        heads = np.stack([np.frombuffer(base64.b64decode(run.result.weights), dtype="<f4") for run in some])
-        heads = heads.astype(np.float64)  # the length of a large one overflows float32
-        thresholds = np.array([run.result.threshold for run in some])
-        if not np.isfinite([*heads.ravel(), *thresholds]).all():
-            continue  # the training of a head diverged
-        sizes = np.linalg.norm(heads[:, :-1], axis=1).clip(1e-30)  # then scores are of order one
-        scaled = torch.from_numpy(heads / sizes[:, None]).float()
-        made = ClassHeads.of(classes, read_basis(CACHE, basis_key), scaled, (thresholds / sizes).tolist())
-        measured = Measured(
-            fmean(run.result.held_out[run.result.chosen] for run in some),
-            read_images(images_key).parts.count("test"),
-            tuple(
-                tuple((score / size, precision) for score, precision in run.result.precision_by_score)
-                for run, size in zip(some, sizes.tolist(), strict=True)
-            ),
-        )
-        name = f"{source.backbone}-{source.features}-{method}-{100 * noise:.0f}"
-        network = cached_backbone(CACHE, source.backbone, weights_key, 0)
-        save_detector(
-            folder / name, Detector(network, source.features, source.boxes, SUPPRESSION, made, measured, source.side)
-        )
-        written.append(folder / name)
-    return written
 
 
 STUDY = Study(

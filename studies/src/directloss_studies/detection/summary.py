@@ -6,11 +6,19 @@ from statistics import fmean
 
 from ..data.voc import CLASSES
 from ..harness.study import Claim, Comparison, Figure, Record, Summary, Table
-from ..linear_models import LINEAR_MODELS, LINEAR_NOTE
-from ..methods import PLAIN, PLAIN_NOTE
+from ..linear_models import LINEAR_MODELS
+from ..methods import PLAIN
 from ..report.figures import Series, bars, lines, series, slug
 from ..report.outcomes import Outcomes, Unit, records
-from ..report.summary import by_source, choices_table, noise_table, records_by_class, source_of
+from ..report.summary import (
+    baselines_note,
+    by_source,
+    choices_table,
+    noise_table,
+    paper_table,
+    records_by_class,
+    source_of,
+)
 from ..report.takeaway import headline
 from ..report.words import cell, percent
 from ..sweep import Choice
@@ -27,6 +35,7 @@ PAPER: dict[str, dict[float, float]] = {
 }
 """Mean AP of twenty classes in the paper's Table 2, by method and share of flipped training labels."""
 
+METHODS = (*LINEAR_MODELS, "x-ent", PLAIN, "hinge-AP", "pos-AP")
 BY_CLASS, FOR_ALL = RULES = ("settings by class", "one setting for all classes")
 RULES_NOTE = (
     "Settings are chosen by AP on clean images held out from the training list: for every class by itself, or one for "
@@ -51,16 +60,19 @@ def _describe(run: Run) -> tuple[str, str]:
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Every set-up."""
-    found = by_source(runs, _describe)
-    kinds = [_kind(some) for some in found.values()]
+    sources = by_source(runs, _describe)
+    kinds = [_kind(some) for some in sources.values()]
     parts = [  # the names of figures say as much as is needed to tell them apart
         _SetUp(name, some, slug("detection", kind if kinds.count(kind) == 1 else name))
-        for (name, some), kind in zip(found.items(), kinds, strict=True)
+        for (name, some), kind in zip(sources.items(), kinds, strict=True)
     ]
     return Summary(
         [record for part in parts for record in part.records()],
         [one for part in parts for one in part.claims()],
-        [_table_2(parts), *(table for part in parts for table in part.tables())],
+        [
+            paper_table("Table 2 of the paper, and ours", PAPER, parts, METHODS, RULES_NOTE),
+            *(table for part in parts for table in part.tables()),
+        ],
         lambda: [figure for part in parts for figure in part.figures()],
         parts[0].headline() if parts else "",
         [part.noise_table(RULES[0]) for part in parts],
@@ -70,26 +82,6 @@ def summarise(runs: Sequence[Run]) -> Summary:
 def _kind(runs: Sequence[Run]) -> str:
     source = source_of(runs[0])
     return f"{source.backbone} {source.features}"
-
-
-def _table_2(parts: Sequence["_SetUp"]) -> Table:
-    levels = sorted(PAPER["pos-AP"])
-    rows = [
-        [f"{method}, the paper", *(f"{row[noise]:.3f}" if noise in row else "–" for noise in levels)]
-        for method, row in PAPER.items()
-    ]
-    for part in parts:
-        for variant in part.variants.values():
-            for method in part.methods:
-                cells = [cell(part.means.values(variant, noise, method)) for noise in levels]
-                rows.append([f"{method}, {variant}", *cells])
-    header = ["mean AP of the classes", *map(percent, levels)]
-    classes = sorted({len(part.categories) for part in parts})
-    note = (
-        f"Share of flipped training labels; mean ± standard deviation over seeds of the mean over "
-        f"{' or '.join(map(str, classes)) or 'no'} classes. {RULES_NOTE}"
-    )
-    return Table("Table 2 of the paper, and ours", header, rows, note)
 
 
 def _tried(run: Run) -> Iterator[tuple[str, list[int]]]:
@@ -125,26 +117,26 @@ class _SetUp:
         self.runs = runs
         self.stem = stem
         """How the names of figures begin."""
-        self.categories = [of for of in CLASSES if any(run.config.category == of for run in runs)]
+        self.classes = [of for of in CLASSES if any(run.config.category == of for run in runs)]
         self.levels = sorted({run.config.noise for run in runs})
         there = {method for run in runs for method, _ in _tried(run)}
-        self.methods = [method for method in (*LINEAR_MODELS, "x-ent", PLAIN, "hinge-AP", "pos-AP") if method in there]
+        self.methods = [method for method in METHODS if method in there]
         self.variants = {rule: f"{name}: {rule}" for rule in RULES}
         """Their names in tables and published records."""
         self.pairs = self._own_settings()
         """Test AP of every class and seed."""
         self.pairs.update(self._for_all_classes())
-        self.means = self.pairs.means_over(self.categories)
+        self.means = self.pairs.means_over(self.classes)
         """The mean over classes, of every seed."""
-        self.by_strength = self._restricted().means_over(self.categories)
+        self.by_strength = self._restricted().means_over(self.classes)
 
     def _own_settings(self) -> Outcomes:
         """Test AP of every class and seed where every class has its own setting."""
-        found = Outcomes()
+        outcomes = Outcomes()
         for run in self.runs:
             for method, places in _tried(run):
-                found.put(self.variants[BY_CLASS], run.config.noise, method, _unit(run), _test_ap(run, places))
-        return found
+                outcomes.put(self.variants[BY_CLASS], run.config.noise, method, _unit(run), _test_ap(run, places))
+        return outcomes
 
     def _for_all_classes(self) -> Outcomes:
         """Test AP of every class and seed where one setting serves all classes, of seeds that have all of them."""
@@ -152,32 +144,32 @@ class _SetUp:
         for run in self.runs:
             for method, places in _tried(run):
                 groups.setdefault((run.config.noise, method, run.config.seed), []).append((run, places))
-        found = Outcomes()
+        outcomes = Outcomes()
         for (noise, method, _), some in groups.items():
-            if len(some) == len(self.categories):
+            if len(some) == len(self.classes):
                 held_out = ([run.result.held_out[k] for k in places] for run, places in some)
                 best = _best([fmean(values) for values in zip(*held_out, strict=True)])
                 for run, places in some:
                     value = fmean(run.result.test[places[k]] for k in best)
-                    found.put(self.variants[FOR_ALL], noise, method, _unit(run), value)
-        return found
+                    outcomes.put(self.variants[FOR_ALL], noise, method, _unit(run), value)
+        return outcomes
 
     def _restricted(self) -> Outcomes:
         """Test AP of every class and seed where the strength is given and only the rest is chosen, class by class."""
-        found = Outcomes()
+        outcomes = Outcomes()
         for run in self.runs:
             for strength in sorted({setting.strength for setting in run.config.settings}):
                 places = [k for k, setting in enumerate(run.config.settings) if setting.strength == strength]
                 variant = f"{self.name}: strength {strength:g}"
-                found.put(variant, run.config.noise, run.config.method, _unit(run), _test_ap(run, places))
-        return found
+                outcomes.put(variant, run.config.noise, run.config.method, _unit(run), _test_ap(run, places))
+        return outcomes
 
     def records(self) -> list[Record]:
         """The mean over classes, every class, and differences of pos-AP to every other method."""
         return [
             *records("detection", "test_ap", self.means),
             *records("detection", "test_ap", self.by_strength),
-            *records_by_class("detection", {of: of for of in self.categories}, self.pairs),
+            *records_by_class("detection", {of: of for of in self.classes}, self.pairs),
         ]
 
     def headline(self) -> str:
@@ -188,7 +180,7 @@ class _SetUp:
 
     def claims(self) -> list[Claim]:
         """What the paper's Table 2 says, by rule of choosing."""
-        found = []
+        claims = []
         for variant in self.variants.values():
             for says, source, pairs in (
                 ("On clean labels pos-AP is ahead of hinge-AP, and both of x-ent", "the paper", CLEAN),
@@ -197,14 +189,14 @@ class _SetUp:
             ):
                 compared = [
                     self.pairs.compare(
-                        variant, noise, ahead, behind, f"{ahead} − {behind} at {percent(noise)}", self.categories
+                        variant, noise, ahead, behind, f"{ahead} − {behind} at {percent(noise)}", self.classes
                     )
                     for ahead, behind, noise in pairs
                 ]
-                found.append(Claim(says, variant, compared, source))
+                claims.append(Claim(says, variant, compared, source))
             says = "With 20 % flipped labels hinge-AP collapses: less than a tenth of its AP on clean labels is left"
-            found.append(Claim(says, variant, [self._collapse(variant)]))
-        return found
+            claims.append(Claim(says, variant, [self._collapse(variant)]))
+        return claims
 
     def _collapse(self, variant: str) -> Comparison:
         """A tenth of hinge-AP's mean on clean labels, minus what is left of it, by seed."""
@@ -218,29 +210,28 @@ class _SetUp:
     def noise_table(self, rule: str) -> Table:
         """Methods down, noise across."""
         note = f"Mean over classes of AP on the test images, ± standard deviation over seeds. {RULES_NOTE}"
-        note += f" {PLAIN_NOTE}" if PLAIN in self.methods else ""
-        note += f" {LINEAR_NOTE}" if set(LINEAR_MODELS) & set(self.methods) else ""
+        note += baselines_note(self.methods)
         title = f"Mean test AP by share of flipped training labels: {self.variants[rule]}"
         return noise_table(title, self.means, self.variants[rule], self.methods, note)
 
     def tables(self) -> list[Table]:
         """Means by rule; classes by noise level; the data; what was chosen."""
-        found = [self.noise_table(rule) for rule in RULES if self.means.levels(self.variants[rule])]
+        tables = [self.noise_table(rule) for rule in RULES if self.means.levels(self.variants[rule])]
         variant = self.variants[BY_CLASS]
-        by_class = {category: self.pairs.of_class(category) for category in self.categories}
+        by_class = {category: self.pairs.of_class(category) for category in self.classes}
         for noise in self.levels:
             rows = [
                 [of, *(cell(by_class[of].values(variant, noise, method)) for method in self.methods)]
-                for of in self.categories
+                for of in self.classes
             ]
             rows.append(["mean", *(cell(self.means.values(variant, noise, method)) for method in self.methods)])
             title = f"Class by class, {percent(noise)} flipped: {variant}"
-            found.append(Table(title, ["class", *self.methods], rows))
-        found += [self._strength_table(), self._data_table()]
+            tables.append(Table(title, ["class", *self.methods], rows))
+        tables += [self._strength_table(), self._data_table()]
         chosen = choices_table(
             f"Settings chosen: {self.name}", self.runs, lambda run: Choice(0, _best(run.result.held_out))
         )
-        return [*found, chosen]
+        return [*tables, chosen]
 
     def _strength_table(self) -> Table:
         tried = sorted({setting.strength for run in self.runs for setting in run.config.settings})
@@ -259,7 +250,7 @@ class _SetUp:
 
     def _data_table(self) -> Table:
         rows = []
-        for category in self.categories:
+        for category in self.classes:
             result = next(run.result for run in self.runs if run.config.category == category)
             objects, boxes = vars(result.objects).values(), vars(result.training).values()
             rows.append([category, *map(str, (*objects, *boxes)), f"{result.recall:.3f}"])
@@ -272,20 +263,20 @@ class _SetUp:
 
     def figures(self) -> list[Figure]:
         """Precision against recall, AP by class, and detections of the best, the middle and the worst class."""
-        found = []
+        figures = []
         for noise in self.levels:
             title = f"{percent(noise)} flipped: precision against recall, mean of the classes, {self.name}"
-            found.append(self._precision("all classes", title, noise, self.categories))
+            figures.append(self._precision("all classes", title, noise, self.classes))
         for noise in self.levels:
             groups = {
-                method: {of: fmean(values) for of in self.categories if (values := self._values(of, noise, method))}
+                method: {of: fmean(values) for of in self.classes if (values := self._values(of, noise, method))}
                 for method in PAPER
                 if method in self.methods
             }
             title = f"{percent(noise)} flipped: AP by class, {self.variants[BY_CLASS]}"
             name = slug(self.stem, f"AP by class {percent(noise)} flipped")
-            found.append(bars(name, title, groups, "AP on the test images"))
-        return [*found, *self._galleries(), *self._precision_by_class()]
+            figures.append(bars(name, title, groups, "AP on the test images"))
+        return [*figures, *self._galleries(), *self._precision_by_class()]
 
     def _galleries(self) -> Iterator[Figure]:
         for category in self._looked_at():
@@ -308,7 +299,7 @@ class _SetUp:
 
     def _looked_at(self) -> list[str]:
         """The classes with the highest, the median and the lowest AP of pos-AP on clean labels."""
-        values = {of: self._values(of, 0.0, "pos-AP") for of in self.categories}
+        values = {of: self._values(of, 0.0, "pos-AP") for of in self.classes}
         ranked = sorted((of for of in values if values[of]), key=lambda of: -fmean(values[of]))
         return list(dict.fromkeys([ranked[0], ranked[len(ranked) // 2], ranked[-1]])) if ranked else []
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from .processes import in_parallel
 from .progress import Progress
-from .study import ConfigT, Made, ResultT, Run, Study
+from .study import ConfigT, Provenance, ResultT, Run, Study
 from .threads import one_thread
 
 __all__ = ["BACKENDS", "Failure", "RunProgress", "execute"]
@@ -72,7 +72,7 @@ def _work(
     finally:
         with contextlib.suppress(OSError):
             Path(progress_file).unlink(missing_ok=True)
-    return Run(config, result, Made(round(time.perf_counter() - start, 3), **_versions()))
+    return Run(config, result, Provenance(round(time.perf_counter() - start, 3), **_versions()))
 
 
 class RunProgress:

@@ -6,9 +6,10 @@ import os
 import re
 import secrets
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["check_writable", "visible", "write_whole"]
+__all__ = ["check_writable", "distrusted", "visible", "write_whole"]
 
 UNSEEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
@@ -29,6 +30,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
         if isinstance(error, OSError) and error.errno:  # a full disk names no file, others the partial one
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+@contextlib.contextmanager
+def distrusted(what: object, error: type[ValueError], *passing: type[ValueError]) -> Iterator[None]:
+    """Turn whatever reading raises into an error that begins with `what`: a hostile file can make it raise anything."""
+    try:
+        yield
+    except (error, *passing):
+        raise
+    except Exception as reason:
+        raise error(f"{what}: {type(reason).__name__}: {str(reason)[:200]}") from None
 
 
 def visible(text: str) -> str:

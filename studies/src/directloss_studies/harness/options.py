@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
-__all__ = ["Option", "Options", "arguments", "options_of"]
+__all__ = ["DataOptions", "Option", "Options", "arguments", "options_of"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,16 @@ class Options:
         return set()
 
 
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(Options):
+    """What studies on data of a folder take."""
+
+    data: Annotated[
+        Path | None,
+        Option("Folder with the data, see the study's page; without it quick makes its own.", metavar="DIR"),
+    ] = None
+
+
 class Member(NamedTuple):
     """One option of a class: its name, type, default and description."""
 
@@ -50,20 +60,20 @@ class Member(NamedTuple):
 def options_of(kind: type[Any]) -> list[Member]:
     """The options of a dataclass, in their order."""
     hints = get_type_hints(kind, include_extras=True)
-    found = []
+    members = []
     for each in fields(kind):
         annotated = hints[each.name]
         (option,) = (extra for extra in annotated.__metadata__ if isinstance(extra, Option))
-        found.append(Member(each.name, annotated.__origin__, each.default, option))
-    return found
+        members.append(Member(each.name, annotated.__origin__, each.default, option))
+    return members
 
 
 def arguments(options: Options) -> str:
     """The command line that gives these options. A path is shown by its metavar, since it differs by machine."""
-    found = []
+    words = []
     hidden = options.hidden()
     for member in (member for member in options_of(type(options)) if member.name not in hidden):
         value = member.option.metavar if member.is_path else getattr(options, member.name)
         if value is not None:
-            found.append(f"--{member.name} {value}")
-    return " ".join(found)
+            words.append(f"--{member.name} {value}")
+    return " ".join(words)

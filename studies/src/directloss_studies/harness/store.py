@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, runtime_checkable
 
 from .files import visible, write_whole
-from .study import ConfigT, Made, ResultT, Run, Study
+from .study import ConfigT, Provenance, ResultT, Run, Study
 from .typed import decode, encode
 
 __all__ = ["Store"]
@@ -125,7 +125,7 @@ class Store(Generic[ConfigT, ResultT]):
             raise ValueError("it belongs to another study or configuration")
         if version != self.study.version:
             return None
-        parts = {"config": self.study.config, "result": self.study.result, "made": Made}
+        parts = {"config": self.study.config, "result": self.study.result, "made": Provenance}
         found = {}
         for name, kind in parts.items():
             try:
@@ -134,7 +134,7 @@ class Store(Generic[ConfigT, ResultT]):
                     found[name].check(found["config"])
             except ValueError as error:
                 raise ValueError(f"its {name} does not fit: {error}") from None
-        run = Run(**found)
+        run = Run(found["config"], found["result"], found["made"])
         if not 0 <= run.config.seed < SEEDS:
             raise ValueError(f"its config does not fit: seed must be from 0 to {SEEDS - 1}; got {run.config.seed}")
         return run

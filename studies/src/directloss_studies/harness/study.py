@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar, get_type_hints
 
 from .options import Options, options_of
 from .progress import Progress, Steps
+from .typed import JsonName
 
 __all__ = [
     "AnyStudy",
@@ -18,7 +19,7 @@ __all__ = [
     "Export",
     "Figure",
     "Leaderboard",
-    "Made",
+    "Provenance",
     "Record",
     "Run",
     "Study",
@@ -58,7 +59,7 @@ SourceT = TypeVar("SourceT")
 
 
 @dataclass(frozen=True)
-class Made:
+class Provenance:
     """How a run was made: how long it took, and with which versions."""
 
     seconds: float
@@ -81,7 +82,7 @@ class Run(Generic[ConfigT, ResultT]):
 
     config: ConfigT
     result: ResultT
-    made: Made
+    provenance: Annotated[Provenance, JsonName("made")]
 
 
 class Record(NamedTuple):
@@ -234,7 +235,7 @@ class Study(Generic[OptionsT, SourceT, ConfigT, ResultT]):
         """As `run` is annotated."""
         return get_type_hints(self.run)["return"]
 
-    def asked(self, preset: str, seeds: int | None, source: Any = None) -> OptionsT:
+    def options_from(self, preset: str, seeds: int | None, source: Any = None) -> OptionsT:
         """The options that give this source: it holds them in fields of the same name."""
         names = [member.name for member in options_of(self.options) if not member.is_path]
         given = {name: getattr(source, name) for name in names if hasattr(source, name)}

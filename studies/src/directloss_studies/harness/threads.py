@@ -22,13 +22,13 @@ def one_thread() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def side_by_side(most: int = 2) -> Iterator[tuple[int, Callable[[], None]]]:
+def side_by_side() -> Iterator[tuple[int, Callable[[], None]]]:
     """For work in a few threads: their number, and what each calls first, so that torch takes its share of the cores.
 
     Two images at once keep all cores busy, where the work on one has parts in one thread. More would take more memory.
     """
     with one_thread() as threads:
-        workers = min(most, threads)
+        workers = min(2, threads)
         yield workers, lambda: torch.set_num_threads(threads // workers)
 
 

@@ -6,9 +6,10 @@ field in JSON can be given: `held_out: Annotated[int, JsonName("held out")]`.
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
+from itertools import repeat
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -16,7 +17,7 @@ __all__ = ["JsonName", "decode", "encode"]
 
 T = TypeVar("T")
 Decoder = Callable[[Any], Any]
-LARGEST = 2**63 - 1  # whole number that is read; one without bound is no number to matplotlib
+LARGEST = 2**63 - 1  # of the integers that are read: matplotlib takes no longer ones
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def _misfit(expected: str, value: Any) -> _MisfitError:
+    return _MisfitError(f"must be {expected}; got {_shown(value)}")
+
+
 @cache
 def _decoder(kind: Any) -> Decoder:
     """The function that decodes values of a type."""
@@ -103,8 +108,9 @@ def _decoder(kind: Any) -> Decoder:
     if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
         hints = get_type_hints(kind)
         names: tuple[str, ...] = kind._fields  # pyright: ignore[reportAttributeAccessIssue]
-        decoders = [_decoder(hints[name]) for name in names]
-        return _record(lambda values: kind(*values), [f".{name}" for name in names], decoders)
+        return _record(
+            lambda values: kind(*values), [f".{name}" for name in names], [_decoder(hints[name]) for name in names]
+        )
     if is_dataclass(kind):
         return _dataclass(kind)
     raise TypeError(f"JSON cannot be turned into {kind!r}.")
@@ -112,7 +118,7 @@ def _decoder(kind: Any) -> Decoder:
 
 _PLAIN: dict[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
-    int: ((int,), "a whole number"),
+    int: ((int,), "an integer"),
     float: ((float, int), "a finite number"),
     str: ((str,), "a string"),
 }
@@ -124,7 +130,7 @@ def _plain(kind: type) -> Decoder:
     def decoder(value: Any) -> Any:
         fits = type(value) in accepted  # a bool is an int to isinstance
         if not fits or (kind is int and abs(value) > LARGEST) or (kind is float and not _finite(value)):
-            raise _MisfitError(f"must be {words}; got {_shown(value)}")
+            raise _misfit(words, value)
         return kind(value)
 
     return decoder
@@ -133,7 +139,7 @@ def _plain(kind: type) -> Decoder:
 def _finite(value: float) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # of a whole number
+    except OverflowError:  # a long integer
         return False
 
 
@@ -145,17 +151,22 @@ def _optional(kind: Any, arguments: tuple[Any, ...]) -> Decoder:
     return lambda value: None if value is None else decoder(value)
 
 
+def _each(decoders: Iterable[Decoder], values: Iterable[Any], place: Callable[[int], str]) -> list[Any]:
+    """Decode values one by one; an error names the place of the value that does not fit, given its number."""
+    decoded: list[Any] = []
+    try:
+        for decoder, value in zip(decoders, values, strict=False):
+            decoded.append(decoder(value))
+    except _MisfitError as error:
+        raise error.within(place(len(decoded))) from None
+    return decoded
+
+
 def _sequence(decoder: Decoder) -> Decoder:
     def decode_all(value: Any) -> Any:
         if type(value) is not list:
-            raise _MisfitError(f"must be a list; got {_shown(value)}")
-        found = []
-        try:
-            for each in value:
-                found.append(decoder(each))
-        except _MisfitError as error:
-            raise error.within(f"[{len(found)}]") from None
-        return tuple(found)
+            raise _misfit("a list", value)
+        return tuple(_each(repeat(decoder), value, "[{}]".format))
 
     return decode_all
 
@@ -163,31 +174,20 @@ def _sequence(decoder: Decoder) -> Decoder:
 def _record(make: Callable[[list[Any]], Any], places: list[str], decoders: list[Decoder]) -> Decoder:
     """Of a tuple that has a fixed length."""
 
-    def decoder(value: Any) -> Any:
+    def decode_all(value: Any) -> Any:
         if type(value) is not list or len(value) != len(decoders):
-            raise _MisfitError(f"must be a list of {len(decoders)}; got {_shown(value)}")
-        found = []
-        try:
-            for each, decode_one in zip(value, decoders, strict=True):
-                found.append(decode_one(each))
-        except _MisfitError as error:
-            raise error.within(places[len(found)]) from None
-        return make(found)
+            raise _misfit(f"a list of {len(decoders)}", value)
+        return make(_each(decoders, value, places.__getitem__))
 
-    return decoder
+    return decode_all
 
 
 def _mapping(decoder: Decoder) -> Decoder:
     def decode_all(value: Any) -> Any:
         if type(value) is not dict:
-            raise _MisfitError(f"must be an object; got {_shown(value)}")
-        found = {}
-        for key, each in value.items():
-            try:
-                found[key] = decoder(each)
-            except _MisfitError as error:
-                raise error.within(f"[{key!r}]") from None
-        return found
+            raise _misfit("an object", value)
+        keys = list(value)
+        return dict(zip(keys, _each(repeat(decoder), value.values(), lambda k: f"[{keys[k]!r}]"), strict=True))
 
     return decode_all
 
@@ -197,20 +197,15 @@ def _dataclass(kind: Any) -> Decoder:
     defaults = {of.name for of in fields(kind) if (of.default, of.default_factory) != (MISSING, MISSING)}
     needed = {key for key, (name, _) in members.items() if name not in defaults}
 
-    def decoder(value: Any) -> Any:
+    def decode_all(value: Any) -> Any:
         if type(value) is not dict:
-            raise _MisfitError(f"must be an object; got {_shown(value)}")
+            raise _misfit("an object", value)
         if unknown := sorted(value.keys() - members.keys()):
             raise _MisfitError(f"has an unknown key {_shown(unknown[0])}")
         if missing := sorted(needed - value.keys()):
             raise _MisfitError(f"lacks the key {missing[0]!r}")
-        found = {}
-        for key, each in value.items():
-            name, decode_one = members[key]
-            try:
-                found[name] = decode_one(each)
-            except _MisfitError as error:
-                raise error.within(f".{key}") from None
-        return kind(**found)
+        keys = list(value)
+        decoded = _each((members[key][1] for key in keys), value.values(), lambda k: f".{keys[k]}")
+        return kind(**dict(zip((members[key][0] for key in keys), decoded, strict=True)))
 
-    return decoder
+    return decode_all

@@ -1,29 +1,17 @@
-"""What a person can ask of the study, its configurations and its result."""
+"""The study's configurations and its result."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from ..harness import study as harness
-from ..harness.options import Option, Options
 from ..sweep import Curve, Setting, check_curves
 
-__all__ = ["AT_ZERO", "METRICS", "Config", "DataOptions", "Part", "Result", "Run", "Source"]
+__all__ = ["AT_ZERO", "METRICS", "Config", "Part", "Result", "Run", "Source"]
 
 METRICS = ("AP", "AUC", "pAUC", "NDCG@10", "P@k", "F1")
 """The columns of the study."""
 AT_ZERO = "F1 at 0"
 """F1 of the items whose score is at least 0, without a threshold from validation data."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataOptions(Options):
-    """What the study takes."""
-
-    data: Annotated[
-        Path | None,
-        Option("Folder with the data (see docs/studies/own-metric.md); without it quick makes its own.", metavar="DIR"),
-    ] = None
 
 
 class Part(NamedTuple):

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from directloss import NDCG, ROCAUC, AveragePrecision, FMeasure, PartialAUC, PrecisionAtK, Task
 
+from ..harness.options import DataOptions
 from ..harness.progress import Progress, Steps, no_progress, no_steps
 from ..harness.study import Study
 from ..networks import Heads
 from ..sweep import Setting
 from ..trainers import train
 from .boosting import MISSING, Model, boost, is_installed
-from .config import AT_ZERO, METRICS, Config, DataOptions, Part, Result, Source
+from .config import AT_ZERO, METRICS, Config, Part, Result, Source
 from .lists import Lists
 from .metrics import measure
 from .objectives import DIRECT, OTHERS, Objective, direct

@@ -26,13 +26,13 @@ STRENGTHS = {
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Settings and checkpoint are chosen on validation data by the metric of the column, alike for every method."""
-    found = {metric: _outcomes(runs, metric, early_stopping=True) for metric in (*METRICS, AT_ZERO)}
+    outcomes = {metric: _outcomes(runs, metric, early_stopping=True) for metric in (*METRICS, AT_ZERO)}
     to_the_end = {metric: _outcomes(runs, metric, early_stopping=False) for metric in METRICS}
     names = list(dict.fromkeys(run.config.data for run in runs))
     dead = collect(runs, _place, lambda run: mean(run.result.dead))
     flat = [
-        *(record for metric in found for record in records("own-metric", f"test {metric}", found[metric])),
-        *(record for metric in METRICS for record in _differences(metric, found[metric])),
+        *(record for metric in outcomes for record in records("own-metric", f"test {metric}", outcomes[metric])),
+        *(record for metric in METRICS for record in _differences(metric, outcomes[metric])),
         *(
             record._replace(variant=f"{record.variant}, to the end")
             for metric in METRICS
@@ -40,17 +40,17 @@ def summarise(runs: Sequence[Run]) -> Summary:
         ),
         *records("own-metric", "dead_gradients", dead),
     ]
-    tables = [_table(f"Test data of {name}", found, name) for name in names]
+    tables = [_table(f"Test data of {name}", outcomes, name) for name in names]
     ends = [_table(f"Test data of {name}, trained to the end", to_the_end, name) for name in names]
-    short = [_table(f"Test data of {name}", found, name, spread=False) for name in names]
+    short = [_table(f"Test data of {name}", outcomes, name, spread=False) for name in names]
     choices = [_choices(runs, name) for name in names]
-    at_zero = [_table_at_zero(found, names)] if names else []
+    at_zero = [_table_at_zero(outcomes, names)] if names else []
     return Summary(
         flat,
-        [claim for name in names for claim in _claims(found, name)],
+        [claim for name in names for claim in _claims(outcomes, name)],
         [*tables, *at_zero, *ends, *choices],
-        lambda: [_figure(found, name) for name in names],
-        _headline(found, names),
+        lambda: [_figure(outcomes, name) for name in names],
+        _headline(outcomes, names),
         short,
     )
 
@@ -77,16 +77,16 @@ def _differences(metric: str, outcomes: Outcomes) -> list[Record]:
     return records("own-metric", f"own minus this {metric}", pairs)
 
 
-def _table(title: str, found: dict[str, Outcomes], name: str, spread: bool = True) -> Table:
-    columns = {metric: of_group(found[metric], name) for metric in METRICS}
+def _table(title: str, outcomes: dict[str, Outcomes], name: str, spread: bool = True) -> Table:
+    columns = {metric: of_group(outcomes[metric], name) for metric in METRICS}
     note = "Mean ± standard deviation over splits. Chosen on validation data by the metric of the column."
     shown = cell if spread else lambda values: f"{mean(values):.3f}"
     return methods_table(title, columns, ROWS, note if spread else "", corner="trained on", shown=shown)
 
 
-def _table_at_zero(found: dict[str, Outcomes], names: Sequence[str]) -> Table:
+def _table_at_zero(outcomes: dict[str, Outcomes], names: Sequence[str]) -> Table:
     title = "F1 of the items whose score is at least 0, no threshold tuned"
-    columns = {name: of_group(found[AT_ZERO], name) for name in names}
+    columns = {name: of_group(outcomes[AT_ZERO], name) for name in names}
     return methods_table(title, columns, (DIRECT["F1"], "BCE"), corner="trained on")
 
 
@@ -101,16 +101,16 @@ def _choices(runs: Sequence[Run], name: str) -> Table:
     )
 
 
-def _claims(found: dict[str, Outcomes], name: str) -> list[Claim]:
+def _claims(outcomes: dict[str, Outcomes], name: str) -> list[Claim]:
     says = "On its own metric, training on a metric beats cross-entropy"
-    compared = [found[of].compare(name, 0.0, DIRECT[of], "BCE", f"{DIRECT[of]} − BCE, {of}") for of in METRICS]
+    compared = [outcomes[of].compare(name, 0.0, DIRECT[of], "BCE", f"{DIRECT[of]} − BCE, {of}") for of in METRICS]
     claims = [Claim(says, name, compared, "ours")]
     says = "On its own metric, training on a metric beats the mean of training on the five others"
-    claims.append(Claim(says, name, [_against_others(found[of], name, of) for of in METRICS], "ours"))
-    rivals = [method for method in (*OTHERS, BOOSTED) if method != "BCE" and found["AP"].values(name, 0.0, method)]
+    claims.append(Claim(says, name, [_against_others(outcomes[of], name, of) for of in METRICS], "ours"))
+    rivals = [method for method in (*OTHERS, BOOSTED) if method != "BCE" and outcomes["AP"].values(name, 0.0, method)]
     for of in ("NDCG@10", "AP") if rivals else ():
         says = f"{DIRECT[of]} beats the usual losses of learning to rank on {of}"
-        compared = [found[of].compare(name, 0.0, DIRECT[of], rival, f"{DIRECT[of]} − {rival}") for rival in rivals]
+        compared = [outcomes[of].compare(name, 0.0, DIRECT[of], rival, f"{DIRECT[of]} − {rival}") for rival in rivals]
         claims.append(Claim(says, name, compared, "ours"))
     return claims
 
@@ -124,27 +124,27 @@ def _against_others(outcomes: Outcomes, name: str, metric: str) -> Comparison:
     return Comparison(f"{DIRECT[metric]} − others, {metric}", differences, len({unit.seed for unit in shared}))
 
 
-def _best(found: dict[str, Outcomes], name: str, metric: str) -> str:
+def _best(outcomes: dict[str, Outcomes], name: str, metric: str) -> str:
     """The row with the highest mean of a column."""
-    means = {method: mean(values) for method in ROWS if (values := found[metric].values(name, 0.0, method))}
+    means = {method: mean(values) for method in ROWS if (values := outcomes[metric].values(name, 0.0, method))}
     return max(means, key=lambda method: means[method])
 
 
-def _headline(found: dict[str, Outcomes], names: Sequence[str]) -> str:
+def _headline(outcomes: dict[str, Outcomes], names: Sequence[str]) -> str:
     """How often the highest number of a column belongs to the loss on that metric."""
-    if not names or not all(found[of].values(name, 0.0, DIRECT[of]) for name in names for of in METRICS):
+    if not names or not all(outcomes[of].values(name, 0.0, DIRECT[of]) for name in names for of in METRICS):
         return ""
     parts = []
     for name in names:
-        own = [metric for metric in METRICS if _best(found, name, metric) == DIRECT[metric]]
+        own = [metric for metric in METRICS if _best(outcomes, name, metric) == DIRECT[metric]]
         parts.append(f"{name}: {', '.join(own) if own else 'none'}")
     return f"The metrics whose highest mean on test data belongs to the loss on that metric ({'; '.join(parts)})."
 
 
-def _figure(found: dict[str, Outcomes], name: str) -> Figure:
+def _figure(outcomes: dict[str, Outcomes], name: str) -> Figure:
     """Every cell of the table, darker where it is nearer to the best of its column."""
-    methods = [method for method in ROWS if all(found[metric].values(name, 0.0, method) for metric in METRICS)]
-    means = [[mean(found[metric].values(name, 0.0, method)) for metric in METRICS] for method in methods]
+    methods = [method for method in ROWS if all(outcomes[metric].values(name, 0.0, method) for metric in METRICS)]
+    means = [[mean(outcomes[metric].values(name, 0.0, method)) for metric in METRICS] for method in methods]
     shades = [[0.0] * len(METRICS) for _ in methods]
     for column in range(len(METRICS)):
         values = [row[column] for row in means]
@@ -165,5 +165,5 @@ def _figure(found: dict[str, Outcomes], name: str) -> Figure:
         axes.set_yticks(range(len(methods)), methods, fontsize=8.5)
         axes.tick_params(length=0)
         axes.set_xlabel("brackets: trained on this metric; bold: the highest of its column", fontsize=8.5)
-        best = ", ".join(f"{metric} {_best(found, name, metric)}" for metric in METRICS) if methods else "no runs"
+        best = ", ".join(f"{metric} {_best(outcomes, name, metric)}" for metric in METRICS) if methods else "no runs"
         return finish(canvas, slug("own-metric", name), title, f"{title}. The highest mean of each metric: {best}.")

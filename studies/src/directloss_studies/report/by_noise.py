@@ -54,15 +54,15 @@ class ByNoise:
 
     def outcomes(self, curve: Callable[[Any], Curve], chosen: bool = False) -> Outcomes:
         """A number of every run by every rule; with `chosen` on the curve that chooses."""
-        found = Outcomes()
+        outcomes = Outcomes()
         for rule in self.rules:
             for run in self.runs if chosen or PLAIN not in self.methods else with_plain(self.runs):
                 of = run.config
                 value = rule.choose(run).value(getattr(run.result, rule.chosen_on) if chosen else curve(run.result))
                 for variant in self.of(of):
                     unit = Unit(of.seed, self.class_of(of))
-                    found.put(self.name(variant, rule), of.noise, of.method, unit, value)
-        return found
+                    outcomes.put(self.name(variant, rule), of.noise, of.method, unit, value)
+        return outcomes
 
     def records(self, outcomes: Outcomes | None = None, metric: str | None = None) -> list[Record]:
         """The mean of every variant, noise and method."""
@@ -70,16 +70,16 @@ class ByNoise:
 
     def differences(self, *ours: str, clean: bool = True) -> list[Record]:
         """Of our methods to all others; without those on clean labels, if they say nothing."""
-        found = [record for one in ours for record in difference_records(self.study, self.pairs, ours=one)]
-        return [record for record in found if clean or record.noise > 0]
+        differences = [record for one in ours for record in difference_records(self.study, self.pairs, ours=one)]
+        return [record for record in differences if clean or record.noise > 0]
 
     def dead_gradients(self, suffix: str = "") -> list[Record]:
         """The share of iterations without a gradient, by the first variant of a run."""
-        found = Outcomes()
+        shares = Outcomes()
         for run in self.runs:
             of = run.config
-            found.put(self.of(of)[0] + suffix, of.noise, of.method, Unit(of.seed), mean(run.result.dead))
-        return records(self.study, "dead_gradients", found)
+            shares.put(self.of(of)[0] + suffix, of.noise, of.method, Unit(of.seed), mean(run.result.dead))
+        return records(self.study, "dead_gradients", shares)
 
     def table(self, variant: str, rule: Rule, outcomes: Outcomes | None = None, what: str = "") -> Table:
         """Methods down, noise across."""
@@ -101,15 +101,15 @@ class ByNoise:
 
     def claims(self, says: str, ours: str, other: str, source: str = "the paper", least: float = 1e-9) -> list[Claim]:
         """For every variant and rule that ours is ahead of another method, from a share of damage on."""
-        found = []
+        claims = []
         for name in (self.name(variant, rule) for variant in self.variants for rule in self.rules):
             compared = [
                 self.pairs.compare(name, noise, ours, other, f"{ours} − {other} at {percent(noise)}", self.classes)
                 for noise in self.test.levels(name)
                 if noise >= least
             ]
-            found.append(Claim(says, name, compared, source))
-        return found
+            claims.append(Claim(says, name, compared, source))
+        return claims
 
     def figures(self, title: str) -> list[Figure]:
         """A figure for every variant and rule."""

@@ -1,7 +1,7 @@
 """Figures as SVG: colours that colour-blind readers can tell apart, and a marker and line style for every method."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
 from statistics import mean, stdev
@@ -11,7 +11,7 @@ from ..harness.study import Figure
 from ..methods import PLAIN, WARM
 from .outcomes import Outcomes
 
-__all__ = ["Series", "bars", "canvas_and_axes", "finish", "lines", "noise_lines", "series", "slug"]
+__all__ = ["Series", "bars", "canvas_and_axes", "curves_of", "finish", "lines", "noise_lines", "series", "slug"]
 
 STYLES: dict[str, tuple[str, str, str]] = {  # colour (Okabe and Ito's), marker, line
     "pos-AP": ("#0072B2", "o", "-"),
@@ -54,6 +54,12 @@ def series(points: Mapping[float, Collection[float]]) -> Series:
     x = sorted(points)
     errors = [stdev(points[k]) / len(points[k]) ** 0.5 if len(points[k]) > 1 else 0.0 for k in x]
     return Series(x, [mean(points[k]) for k in x], errors)
+
+
+def curves_of(methods: Iterable[str], points: Callable[[str], Mapping[float, Collection[float]]]) -> dict[str, Series]:
+    """The curve of every method that has values. `points` gives the values of a method at every x."""
+    known = {method: {x: values for x, values in points(method).items() if values} for method in methods}
+    return {method: series(some) for method, some in known.items() if some}
 
 
 LOOK = {
@@ -115,10 +121,10 @@ def lines(
 
 def noise_lines(name: str, title: str, outcomes: Outcomes, variant: str, xlabel: str, ylabel: str) -> Figure:
     """One curve a method against the share of damaged samples, of one variant."""
-    curves = {}
-    for method in outcomes.methods(variant):
-        points = {100 * noise: outcomes.values(variant, noise, method) for noise in outcomes.levels(variant)}
-        curves[method] = series({x: values for x, values in points.items() if values})
+    curves = curves_of(
+        outcomes.methods(variant),
+        lambda method: {100 * noise: outcomes.values(variant, noise, method) for noise in outcomes.levels(variant)},
+    )
     return lines(name, title, curves, xlabel, ylabel)
 
 

@@ -73,9 +73,9 @@ def leaderboard_html(board: Leaderboard) -> str:
     """The choices, an empty table, and the rows as JSON, which `SCRIPT` shows."""
     choices, names = "", []
     for place, (key, begin) in enumerate(zip(board.keys, board.begin, strict=True)):
-        found = dict.fromkeys(str(row[place]) for row in board.rows)
-        names.append({value: number for number, value in enumerate(found)})
-        given = {"each": f"each {key}", "mean": f"mean over all: {key}", **{value: value for value in found}}
+        values = dict.fromkeys(str(row[place]) for row in board.rows)
+        names.append({value: number for number, value in enumerate(values)})
+        given = {"each": f"each {key}", "mean": f"mean over all: {key}", **{value: value for value in values}}
         options = ""
         for value, text in given.items():
             chosen = " selected" if value == begin else ""

@@ -1,6 +1,6 @@
 """One number of every run, under what it depends on: the variant, the noise, the method, the seed and the class."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from statistics import fmean, mean, stdev
 from typing import NamedTuple, Self
 
@@ -59,24 +59,30 @@ class Outcomes:
         """The methods of a variant."""
         return list(dict.fromkeys(group.method for group in self._numbers if group.variant == variant))
 
+    def only(self, variant: str, noise: float) -> "Outcomes":
+        """The groups of one variant and noise."""
+        part = Outcomes()
+        part._numbers = {group: units for group, units in self._numbers.items() if group[:2] == (variant, noise)}
+        return part
+
     def of_class(self, wanted: str) -> "Outcomes":
         """The numbers of one class, under the seed alone."""
-        found = Outcomes()
+        part = Outcomes()
         for group, numbers in self._numbers.items():
             for unit, value in numbers.items():
                 if unit.class_ == wanted:
-                    found.put(*group, Unit(unit.seed), value)
-        return found
+                    part.put(*group, Unit(unit.seed), value)
+        return part
 
     def means_over(self, classes: Collection[str]) -> "Outcomes":
         """The mean over classes by seed, for seeds that have all of them."""
-        found = Outcomes()
+        means = Outcomes()
         for group, numbers in self._numbers.items():
             for seed in sorted({unit.seed for unit in numbers}):
                 units = [Unit(seed, name) for name in classes]
                 if all(unit in numbers for unit in units):
-                    found.put(*group, Unit(seed), fmean(numbers[unit] for unit in units))
-        return found
+                    means.put(*group, Unit(seed), fmean(numbers[unit] for unit in units))
+        return means
 
     def compare(
         self, variant: str, noise: float, method: str, other: str, name: str, classes: Collection[str] = ()
@@ -95,24 +101,22 @@ class Outcomes:
 
 def records(study: str, metric: str, outcomes: Outcomes) -> list[Record]:
     """Mean, standard deviation and number of values of every group."""
-    found = []
+    flat = []
     for group in outcomes.groups():
         values = outcomes.values(*group)
         sd = round(stdev(values), 6) if len(values) > 1 else None
         names = study, group.method, group.noise, group.variant, None
-        found.append(Record(*names, metric, round(mean(values), 6), sd, len(values)))
-    return found
+        flat.append(Record(*names, metric, round(mean(values), 6), sd, len(values)))
+    return flat
 
 
-def difference_records(
-    study: str, outcomes: Outcomes, groups: Iterable[Group] | None = None, ours: str = "pos-AP"
-) -> list[Record]:
+def difference_records(study: str, outcomes: Outcomes, ours: str = "pos-AP") -> list[Record]:
     """The differences of ours to the other methods, where there are at least three pairs."""
-    found = []
-    for group in groups or outcomes.groups():
+    flat = []
+    for group in outcomes.groups():
         pairs = outcomes.compare(group.variant, group.noise, ours, group.method, "").differences
         if group.method != ours and len(pairs) >= 3:
             numbers = round(mean(pairs), 6), round(stdev(pairs), 6), len(pairs)
             names = study, group.method, group.noise, group.variant, None
-            found.append(Record(*names, f"{ours}_minus_this", *numbers))
-    return found
+            flat.append(Record(*names, f"{ours}_minus_this", *numbers))
+    return flat

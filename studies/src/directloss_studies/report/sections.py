@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..harness.files import visible
 from ..harness.options import arguments
 from ..harness.store import Store
 from ..harness.study import AnyStudy, Run, Summary
@@ -36,13 +35,13 @@ class Section:
     @property
     def commands(self) -> list[str]:
         """What makes these runs: the different commands of all sources of data."""
-        found = []
+        commands = []
         for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
-            usual = self.study.configs(self.study.asked(self.preset, None, source), source)
+            usual = self.study.configs(self.study.options_from(self.preset, None, source), source)
             given = None if seeds == len({config.seed for config in usual}) else seeds
-            asked = arguments(self.study.asked(self.preset, given, source))
-            found.append(f"directloss reproduce {self.study.name} {asked}")
-        return list(dict.fromkeys(found))
+            options = arguments(self.study.options_from(self.preset, given, source))
+            commands.append(f"directloss reproduce {self.study.name} {options}")
+        return list(dict.fromkeys(commands))
 
     @property
     def title(self) -> str:
@@ -57,15 +56,15 @@ class Section:
     @property
     def facts(self) -> list[str]:
         """Seeds, time, versions, and anything that a reader should know about the runs."""
-        seconds = sum(run.made.seconds for run in self.runs)
+        seconds = sum(run.provenance.seconds for run in self.runs)
         iterations = sorted({run.config.iterations for run in self.runs})
         facts = [
             f"{len(self.runs)} runs, {self.seeds} seeds, {' or '.join(map(str, iterations)) or 'no'} iterations, "
             f"{seconds / 60:.1f} minutes of one core in all.",
             *(f"Made by: {command}" for command in self.commands),
         ]
-        makers = {tuple(run.made.versions.items()) for run in self.runs}
-        facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(makers)]
+        versions = {tuple(run.provenance.versions.items()) for run in self.runs}
+        facts += ["Versions: " + ", ".join(f"{name} {value}" for name, value in maker) for maker in sorted(versions)]
         if self.missing:
             runs = "1 run is" if self.missing == 1 else f"{self.missing} runs are"
             facts.append(f"Not finished: {runs} missing. The same command continues with them.")
@@ -95,45 +94,25 @@ def gather(folder: Path, studies: Iterable[AnyStudy]) -> list[Section]:
     for study in studies:
         for preset in study.presets:
             store = Store(folder / study.name / preset, study)
-            found = store.runs()
-            if found or store.set_aside or store.newer or store.other_versions:
-                try:
-                    sections.append(_section(store, preset, found))
-                except Exception:
-                    fit = _that_fit(store, preset, found)
-                    if len(fit) in (0, len(found)):
-                        raise
-                    sections.append(_section(store, preset, fit))
+            runs = store.runs()
+            if runs or store.set_aside or store.newer or store.other_versions:
+                sections.append(_section(store, preset, runs))
     return sections
 
 
-def _section(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, Any]]) -> Section:
-    study, sources, expected = store.study, _sources(found.values()), []
+def _section(store: Store[Any, Any], preset: str, stored: Mapping[Path, Run[Any, Any]]) -> Section:
+    study, sources, expected = store.study, _sources(stored.values()), []
     for source, begun in sources:
-        asked = study.asked(preset, begun, source)
-        expected += [store.path(config) for config in study.configs(asked, source)]
-    runs = [found[path] for path in expected if path in found]
+        options = study.options_from(preset, begun, source)
+        expected += [store.path(config) for config in study.configs(options, source)]
+    runs = [stored[path] for path in expected if path in stored]
     seeds = max((seeds for _, seeds in sources), default=0)
-    missing, left_out = len(expected) - len(runs), len(found) - len(runs) + store.other_versions
+    missing, left_out = len(expected) - len(runs), len(stored) - len(runs) + store.other_versions
     summary = study.summarise(runs)
     if missing:  # by the rule nothing is concluded
         summary = replace(summary, claims=[replace(one, complete=False) for one in summary.claims])
     newer = list(store.newer.values())
     return Section(study, preset, seeds, runs, missing, left_out, store.set_aside, summary, newer)
-
-
-def _that_fit(store: Store[Any, Any], preset: str, found: Mapping[Path, Run[Any, Any]]) -> dict[Path, Run[Any, Any]]:
-    """The runs that can be summarised. The others are named, and stay where they are: it may be our mistake."""
-    fit = {}
-    for path, run in found.items():
-        try:
-            _section(store, preset, {path: run})
-        except Exception as error:
-            reason = f"it cannot be summarised: {type(error).__name__}: {error}"
-            store.set_aside.append(visible(f"{path} is not counted: {reason}"))
-        else:
-            fit[path] = run
-    return fit
 
 
 def records(sections: Sequence[Section]) -> str:

@@ -8,19 +8,21 @@ from statistics import mean
 from typing import Any, Protocol, TypeVar
 
 from ..harness.study import Config, ConfigT, Record, ResultT, Run, Table
-from ..linear_models import LINEAR_MODELS, WEIGHT
-from ..methods import METHODS, PLAIN
+from ..linear_models import LINEAR_MODELS, LINEAR_NOTE, WEIGHT
+from ..methods import METHODS, PLAIN, PLAIN_NOTE
 from ..sweep import Choice, CurvesT, Rule, Setting
 from .outcomes import Outcomes, Unit, difference_records, records
 from .words import cell, percent
 
 __all__ = [
+    "baselines_note",
     "by_source",
     "choices_table",
     "collect",
     "methods_table",
     "noise_table",
     "of_group",
+    "paper_table",
     "records_by_class",
     "restricted",
     "source_of",
@@ -46,10 +48,10 @@ def collect(
     value: Callable[[Run[ConfigT, ResultT]], float],
 ) -> Outcomes:
     """A value of every run. `place` gives the variant and the noise of a configuration."""
-    found = Outcomes()
+    outcomes = Outcomes()
     for run in runs:
-        found.put(*place(run.config), run.config.method, Unit(run.config.seed), value(run))
-    return found
+        outcomes.put(*place(run.config), run.config.method, Unit(run.config.seed), value(run))
+    return outcomes
 
 
 def restricted(run: Run[SweptT, CurvesT], allowed: Callable[[Setting], bool]) -> Run[SweptT, CurvesT]:
@@ -59,7 +61,7 @@ def restricted(run: Run[SweptT, CurvesT], allowed: Callable[[Setting], bool]) ->
     if len(places) == len(settings):
         return run
     config = replace(run.config, settings=tuple(settings[k] for k in places))  # pyright: ignore[reportArgumentType]
-    return Run(config, run.result.only(places), run.made)
+    return Run(config, run.result.only(places), run.provenance)
 
 
 def with_plain(runs: Sequence[Run[SweptT, CurvesT]]) -> list[Run[SweptT, CurvesT]]:
@@ -108,6 +110,43 @@ def noise_table(title: str, outcomes: Outcomes, variant: str, methods: Iterable[
     """Methods down, noise across."""
     columns = {percent(noise): of_group(outcomes, variant, noise) for noise in outcomes.levels(variant)}
     return methods_table(title, columns, methods, note)
+
+
+class Part(Protocol):
+    """The runs on one source of data: their methods and classes, their variants by rule, and the mean over classes."""
+
+    methods: list[str]
+    classes: list[str]
+    variants: Any
+    means: Outcomes
+
+
+def paper_table(
+    title: str, paper: Mapping[str, Mapping[float, float]], parts: Sequence[Part], methods: Collection[str], note: str
+) -> Table:
+    """The paper's numbers by method and noise, and below them ours of these methods."""
+    levels = sorted({noise for row in paper.values() for noise in row})
+    rows = [
+        [f"{method}, the paper", *(f"{row[noise]:.3f}" if noise in row else "–" for noise in levels)]
+        for method, row in paper.items()
+    ]
+    rows += [
+        [f"{method}, {variant}", *(cell(part.means.values(variant, noise, method)) for noise in levels)]
+        for part in parts
+        for variant in part.variants.values()
+        for method in part.methods
+        if method in methods
+    ]
+    classes = " or ".join(map(str, sorted({len(part.classes) for part in parts}))) or "no"
+    spread = f"mean ± standard deviation over seeds of the mean over {classes} classes"
+    note = f"Share of flipped training labels; {spread}. {note}"
+    return Table(title, ["mean AP of the classes", *map(percent, levels)], rows, note)
+
+
+def baselines_note(methods: Collection[str]) -> str:
+    """What plain cross-entropy and scikit-learn's classifiers are, where they are among the methods."""
+    notes = {PLAIN_NOTE: PLAIN in methods, LINEAR_NOTE: not set(LINEAR_MODELS).isdisjoint(methods)}
+    return "".join(f" {note}" for note, there in notes.items() if there)
 
 
 def choices_table(
@@ -171,21 +210,21 @@ def by_source(
 
     `describe` returns the name of a run, and the keys of its data and weights.
     """
-    found: dict[tuple[str, str], list[Run[ConfigT, ResultT]]] = {}
+    by_name: dict[tuple[str, str], list[Run[ConfigT, ResultT]]] = {}
     for run in runs:
         name, keys = describe(run)
-        found.setdefault((name, hashlib.sha256(keys.encode()).hexdigest()[:6]), []).append(run)
-    names = [name for name, _ in found]
+        by_name.setdefault((name, hashlib.sha256(keys.encode()).hexdigest()[:6]), []).append(run)
+    names = [name for name, _ in by_name]
     return {
         name if names.count(name) == 1 else f"{name} (data and weights {digest})": some
-        for (name, digest), some in found.items()
+        for (name, digest), some in by_name.items()
     }
 
 
 def records_by_class(study: str, classes: Mapping[str, str], pairs: Outcomes) -> list[Record]:
     """Of every class, under its name in words, and the differences of pos-AP to every other method."""
-    found = []
+    flat = []
     for name, words in classes.items():
         of_this = records(study, "test_ap", pairs.of_class(name))
-        found += [record._replace(class_=words) for record in of_this]
-    return found + difference_records(study, pairs)
+        flat += [record._replace(class_=words) for record in of_this]
+    return flat + difference_records(study, pairs)

@@ -9,6 +9,7 @@ from .words import difference, interval_in_words
 
 __all__ = ["headline", "takeaway"]
 
+BASELINE = "x-ent"
 NAMED = 3  # claims that a sentence names; where there are more it gives their number alone
 
 
@@ -18,12 +19,11 @@ def headline(
     noise: float,
     methods: Sequence[str],
     where: str,
-    baseline: str = "x-ent",
     pairs: Outcomes | None = None,
     ours: str = "pos-AP",
     metric: str = "AP",
 ) -> str:
-    """Which method has the highest mean, and how far it and ours are from the baseline; empty without runs.
+    """Which method has the highest mean, and how far it and ours are from cross-entropy; empty without runs.
 
     `where` opens the sentence: With 20 % of the training labels flipped. `pairs` has the numbers to compare by, if not
     those that the means are of: of every class, where `outcomes` has means over classes.
@@ -39,9 +39,9 @@ def headline(
         if method in means:
             part = f"{method} has the highest test {metric} ({means[method]:.3f})" if method == best else ""
             part = part or f"{method} has {means[method]:.3f}"
-            compared = (pairs or outcomes).compare(variant, noise, method, baseline, "")
-            if method != baseline and compared.differences:
-                part += f", {difference(compared)} against {baseline}"
+            compared = (pairs or outcomes).compare(variant, noise, method, BASELINE, "")
+            if method != BASELINE and compared.differences:
+                part += f", {difference(compared)} against {BASELINE}"
                 part += f" (95 % interval {interval_in_words(compared)})" if interval(compared) else ""
             parts.append(part)
     return f"{where}, {'; '.join(parts)}."
@@ -49,7 +49,7 @@ def headline(
 
 def takeaway(headline: str, claims: Sequence[Claim], seeds: int, missing: int) -> list[str]:
     """The headline, what became of the claims, and what is open. Less where there is nothing to say."""
-    found = [headline] if headline else []
+    sentences = [headline] if headline else []
     judged: dict[Verdict, list[Block]] = {}
     for block in blocks(claims):
         judged.setdefault(judge(block.claims), []).append(block)
@@ -57,23 +57,23 @@ def takeaway(headline: str, claims: Sequence[Claim], seeds: int, missing: int) -
     if known:
         parts = [_named(verdict, known[verdict]) for verdict in Verdict if verdict in known]
         number = sum(map(len, judged.values()))
-        found.append(f"Of {number} claims, {_list(parts)}." if number > 1 else f"The claim {parts[0][2:]}.")
+        sentences.append(f"Of {number} claims, {_list(parts)}." if number > 1 else f"The claim {parts[0][2:]}.")
     counts = counted(claims)
     number, of_seeds = sum(counts.values()), f"{seeds} seed{'s' if seeds != 1 else ''}"
     if missing:
         runs = "1 run is" if missing == 1 else f"{missing} runs are"
-        found.append(f"{runs} missing, so nothing is concluded yet.")
+        sentences.append(f"{runs} missing, so nothing is concluded yet.")
     elif claims and counts.keys() == {Verdict.TOO_FEW}:
-        found.append(f"There are too few runs to judge any claim: {of_seeds}, and at least three are needed.")
+        sentences.append(f"There are too few runs to judge any claim: {of_seeds}, and at least three are needed.")
     elif open_ := counts.get(Verdict.UNDECIDED, 0):
-        found.append(
+        sentences.append(
             f"With {of_seeds}, {open_} of {number} comparisons {'is' if open_ == 1 else 'are'} undecided: "
             f"{'its interval contains' if open_ == 1 else 'their intervals contain'} zero."
         )
     elif claims:
         decided = "the only comparison is" if number == 1 else f"all {number} comparisons are"
-        found.append(f"With {of_seeds}, {decided} decided.")
-    return found
+        sentences.append(f"With {of_seeds}, {decided} decided.")
+    return sentences
 
 
 def _named(verdict: Verdict, some: Sequence[Block]) -> str:

@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
-from math import cos, pi, sin, sqrt, tan
 from typing import NamedTuple
 
 from ..harness.study import Claim, Comparison
 
-__all__ = ["RULE", "Block", "Interval", "Verdict", "blocks", "counted", "interval", "judge", "t_quantile", "verdict"]
+__all__ = ["RULE", "Block", "Interval", "Verdict", "blocks", "counted", "interval", "judge", "verdict"]
 
 CONFIDENCE = 0.95
 FEWEST_SEEDS = 3
@@ -48,18 +46,20 @@ def interval(comparison: Comparison) -> Interval | None:
     """The 95 % confidence interval of the mean difference, by Student's t; none with fewer than three seeds."""
     if comparison.seeds < FEWEST_SEEDS:
         return None
-    reach = t_quantile(len(comparison.differences) - 1) * comparison.error
+    from scipy.special import stdtrit
+
+    reach = float(stdtrit(len(comparison.differences) - 1, (1 + CONFIDENCE) / 2)) * comparison.error
     return Interval(comparison.mean - reach, comparison.mean + reach)
 
 
 def verdict(comparison: Comparison) -> Verdict:
     """The verdict on one comparison: where its interval lies."""
-    found = interval(comparison)
-    if found is None:
+    ends = interval(comparison)
+    if ends is None:
         return Verdict.TOO_FEW
-    if found.low > 0:
+    if ends.low > 0:
         return Verdict.HOLDS
-    return Verdict.CONTRADICTED if found.high < 0 else Verdict.UNDECIDED
+    return Verdict.CONTRADICTED if ends.high < 0 else Verdict.UNDECIDED
 
 
 def judge(claims: Claim | Sequence[Claim]) -> Verdict:
@@ -77,20 +77,20 @@ def _verdicts(claims: Claim | Sequence[Claim]) -> list[Verdict]:
 
 
 def _together(verdicts: Iterable[Verdict]) -> Verdict:
-    found = set(verdicts)
-    if not found or Verdict.TOO_FEW in found:
+    kinds = set(verdicts)
+    if not kinds or Verdict.TOO_FEW in kinds:
         return Verdict.TOO_FEW
-    if len(found) == 1:
-        return found.pop()
-    if Verdict.HOLDS not in found:
+    if len(kinds) == 1:
+        return kinds.pop()
+    if Verdict.HOLDS not in kinds:
         return Verdict.CONTRADICTED
-    return Verdict.MIXED if Verdict.CONTRADICTED in found else Verdict.HOLDS_IN_PART
+    return Verdict.MIXED if Verdict.CONTRADICTED in kinds else Verdict.HOLDS_IN_PART
 
 
 def counted(claims: Claim | Sequence[Claim]) -> dict[Verdict, int]:
     """The number of comparisons by verdict, only those that there are, in the order of `Verdict`."""
-    found = _verdicts(claims)
-    return {each: found.count(each) for each in Verdict if each in found}
+    verdicts = _verdicts(claims)
+    return {each: verdicts.count(each) for each in Verdict if each in verdicts}
 
 
 @dataclass(frozen=True)
@@ -104,34 +104,7 @@ class Block:
 
 def blocks(claims: Iterable[Claim]) -> list[Block]:
     """The claims by what they say, in the order in which they come."""
-    found: dict[tuple[str, str], list[Claim]] = {}
+    by_claim: dict[tuple[str, str], list[Claim]] = {}
     for claim in claims:
-        found.setdefault((claim.says, claim.source), []).append(claim)
-    return [Block(says, source, some) for (says, source), some in found.items()]
-
-
-@cache
-def t_quantile(freedom: int) -> float:
-    """The t for which Student's distribution with so many degrees of freedom has 95 % of its mass in [−t, t].
-
-    With t = √freedom · tan θ that mass is a finite sum in sin θ and cos θ (Abramowitz and Stegun, 26.7.3 and 26.7.4).
-    It grows with θ, so bisection finds θ.
-    """
-    low, high = 0.0, pi / 2
-    while low < (middle := (low + high) / 2) < high:
-        if _central_mass(middle, freedom) < CONFIDENCE:
-            low = middle
-        else:
-            high = middle
-    return sqrt(freedom) * tan(low)
-
-
-def _central_mass(theta: float, freedom: int) -> float:
-    """The mass of Student's distribution between −√freedom · tan θ and √freedom · tan θ."""
-    odd = freedom % 2
-    term = cos(theta) if odd else 1.0
-    total = 0.0
-    for k in range(odd + 2, freedom + 1, 2):
-        total += term
-        term *= (k - 1) / k * cos(theta) ** 2
-    return 2 / pi * (theta + sin(theta) * total) if odd else sin(theta) * total
+        by_claim.setdefault((claim.says, claim.source), []).append(claim)
+    return [Block(says, source, some) for (says, source), some in by_claim.items()]

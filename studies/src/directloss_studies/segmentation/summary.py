@@ -47,33 +47,33 @@ def summarise(runs: Sequence[Run]) -> Summary:
             return [_words(config.data, config.damage)]
         return [_words(*pair) for pair in pairs if pair[0] == config.data] or [_words(config.data, config.damage)]
 
-    found = ByNoise(
+    by_noise = ByNoise(
         "segmentation", runs, METHODS, RULES, variants, join=": ", metric="IoU", damage="damage to training masks",
         measured="mean IoU of clean test images", note=NOTE,
     )  # fmt: skip
-    found.variants = [_words(*pair) for pair in pairs]
-    pooled = found.outcomes(lambda result: result.pooled)
-    tables = {rule: [found.table(variant, rule) for variant in found.variants] for rule in RULES}
-    over_pixels = [found.table(of, RULES[0], pooled, "IoU over all test pixels") for of in found.variants]
+    by_noise.variants = [_words(*pair) for pair in pairs]
+    pooled = by_noise.outcomes(lambda result: result.pooled)
+    tables = {rule: [by_noise.table(variant, rule) for variant in by_noise.variants] for rule in RULES}
+    over_pixels = [by_noise.table(of, RULES[0], pooled, "IoU over all test pixels") for of in by_noise.variants]
     strengths = {method: of.strength for method, of in LOSSES.items()}
     choices = [
-        found.choices(RULES[0], DATA[data], ", ", strengths) for data in dict.fromkeys(data for data, _ in pairs)
+        by_noise.choices(RULES[0], DATA[data], ", ", strengths) for data in dict.fromkeys(data for data, _ in pairs)
     ]
-    names = {found.name(variant, rule) for variant in found.variants for rule in RULES}
-    flat = [*found.records(), *found.records(pooled, "test_iou_all_pixels"), *found.differences(*OURS)]
+    names = {by_noise.name(variant, rule) for variant in by_noise.variants for rule in RULES}
+    flat = [*by_noise.records(), *by_noise.records(pooled, "test_iou_all_pixels"), *by_noise.differences(*OURS)]
     return Summary(
-        [*(record for record in flat if record.variant in names), *found.dead_gradients()],
-        _claims(found.test, pairs),
+        [*(record for record in flat if record.variant in names), *by_noise.dead_gradients()],
+        _claims(by_noise.test, pairs),
         [*tables[RULES[0]], *over_pixels, *tables[RULES[1]], *tables[RULES[2]], *choices],
-        lambda: _figures(found, runs, pairs),
-        _headline(found, pairs),
+        lambda: _figures(by_noise, runs, pairs),
+        _headline(by_noise, pairs),
         tables[RULES[0]],
     )
 
 
 def _claims(test: Outcomes, pairs: Sequence[tuple[str, str]]) -> list[Claim]:
     """Of every kind of data: with right masks, and with every kind of damage."""
-    found = []
+    claims = []
     for ours in OURS:
         for other in ("x-ent", PLAIN, "Dice", "Lovász hinge", "hinge-IoU"):
             for data in dict.fromkeys(data for data, _ in pairs):
@@ -85,14 +85,14 @@ def _claims(test: Outcomes, pairs: Sequence[tuple[str, str]]) -> list[Claim]:
                         name = f"{ours} − {other}, {masks}"  # right masks stand in several variants
                         compared.setdefault(name, test.compare(variant, noise, ours, other, name))
                 says = f"{ours} reaches a higher test IoU than {other}"
-                found.append(Claim(says, DATA[data], list(compared.values()), "ours"))
-    return found
+                claims.append(Claim(says, DATA[data], list(compared.values()), "ours"))
+    return claims
 
 
-def _figures(found: ByNoise, runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> list[Figure]:
+def _figures(by_noise: ByNoise, runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> list[Figure]:
     drawn = []
-    for pair, variant in zip(pairs, found.variants, strict=True):
-        drawn.append(found.figure(variant, RULES[0], "Segmentation"))
+    for pair, variant in zip(pairs, by_noise.variants, strict=True):
+        drawn.append(by_noise.figure(variant, RULES[0], "Segmentation"))
         pictures = {
             method: run.result.shown
             for method in LOSSES
@@ -107,10 +107,10 @@ def _figures(found: ByNoise, runs: Sequence[Run], pairs: Sequence[tuple[str, str
     return drawn
 
 
-def _headline(found: ByNoise, pairs: Sequence[tuple[str, str]]) -> str:
+def _headline(by_noise: ByNoise, pairs: Sequence[tuple[str, str]]) -> str:
     """Of the first variant, at the highest noise."""
     if not pairs:
         return ""
     data, damage = pairs[0]
-    highest = found.test.levels(found.name(found.variants[0], RULES[0]))[-1]
-    return found.headline(f"With {{noise}} {DAMAGES[damage]} ({DATA[data]})", highest, "pos-IoU")
+    highest = by_noise.test.levels(by_noise.name(by_noise.variants[0], RULES[0]))[-1]
+    return by_noise.headline(f"With {{noise}} {DAMAGES[damage]} ({DATA[data]})", highest, "pos-IoU")

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from ..harness import study as harness
-from ..harness.options import Option, Options
+from ..harness.options import DataOptions, Option
 from ..sweep import Curve, Setting, check_curves
 
 __all__ = [
@@ -66,13 +65,9 @@ NOISES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(Options):
+class TableOptions(DataOptions):
     """What the study takes."""
 
-    data: Annotated[
-        Path | None,
-        Option("Folder with tables (see docs/studies/tables.md); without it quick uses scikit-learn's.", metavar="DIR"),
-    ] = None
     protocol: Annotated[str, Option("untuned: one default; regularised: also weight decay; tuned.")] = "untuned"
     noise: Annotated[
         str | None,

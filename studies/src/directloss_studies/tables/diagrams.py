@@ -1,4 +1,4 @@
-"""Figures of the study: mean AP over noise, mean AP over training length, and critical-difference diagrams."""
+"""Figures of the study: mean AP over noise or training length, and critical-difference diagrams."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from ..harness.study import Figure
 from ..report.figures import canvas_and_axes, finish
 from .ranks import Ranks, cliques
 
-__all__ = ["critical_difference", "over_lengths", "over_noise"]
+__all__ = ["critical_difference", "mean_lines"]
 
 STYLES = {  # colour (Okabe and Ito's), marker, line
     "x-ent": ("#009E73", "^", "-"),
@@ -23,7 +23,15 @@ STYLES = {  # colour (Okabe and Ito's), marker, line
 """The methods that lines show. Tables have all."""
 
 
-def _lines(name: str, title: str, curves: Mapping[str, Mapping[float, float]], xlabel: str, log: bool) -> Figure:
+def mean_lines(
+    name: str, title: str, means: Mapping[float, Mapping[str, float]], xlabel: str, doubling: bool = False
+) -> Figure:
+    """Mean AP over tables of the methods that have a style, by x. With `doubling` x is logarithmic."""
+    curves = {
+        method: {x: values[method] for x, values in means.items() if method in values}
+        for method in STYLES
+        if any(method in values for values in means.values())
+    }
     words = "; ".join(
         f"{method}: " + ", ".join(f"{y:.3f}" for y in points.values()) for method, points in curves.items()
     )
@@ -32,7 +40,7 @@ def _lines(name: str, title: str, curves: Mapping[str, Mapping[float, float]], x
             colour, marker, line = STYLES[method]
             style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 5, "label": method}
             axes.plot(list(points), list(points.values()), **style)
-        if log:
+        if doubling:
             axes.set_xscale("log", base=2)
         ticks = sorted({x for points in curves.values() for x in points})
         axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
@@ -40,29 +48,8 @@ def _lines(name: str, title: str, curves: Mapping[str, Mapping[float, float]], x
         axes.grid(True, alpha=0.3)
         if curves:
             canvas.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
-        return finish(
-            canvas, name, title, f"{title}. Mean test AP at {xlabel} {', '.join(f'{x:g}' for x in ticks)}: {words}."
-        )
-
-
-def over_noise(name: str, title: str, means: Mapping[float, Mapping[str, float]]) -> Figure:
-    """Mean AP of some methods by share of flipped labels."""
-    curves = {
-        method: {100 * noise: values[method] for noise, values in means.items() if method in values}
-        for method in STYLES
-        if any(method in values for values in means.values())
-    }
-    return _lines(name, f"Tables, {title}", curves, "flipped labels, %", log=False)
-
-
-def over_lengths(name: str, title: str, means: Mapping[int, Mapping[str, float]]) -> Figure:
-    """Mean AP of some methods by training length."""
-    curves = {
-        method: {float(length): values[method] for length, values in means.items() if method in values}
-        for method in STYLES
-        if any(method in values for values in means.values())
-    }
-    return _lines(name, f"Tables, {title}", curves, "training length", log=True)
+        at = ", ".join(f"{x:g}" for x in ticks)
+        return finish(canvas, name, title, f"{title}. Mean test AP at {xlabel} {at}: {words}.")
 
 
 def critical_difference(name: str, title: str, ranks: Ranks) -> Figure:

@@ -13,12 +13,13 @@ from ..report.words import percent, signed
 from ..sweep import choose
 from .boosting import TREES
 from .config import LENGTHS, OFFICIAL, PROTOCOLS, Noise, Run
-from .diagrams import critical_difference, over_lengths, over_noise
+from .diagrams import critical_difference, mean_lines
 from .objectives import METHODS, WARM
 from .ranks import Ranks, holm, rank
 
 __all__ = ["summarise"]
 
+ALL = (*METHODS, *TREES)
 BASELINE = "x-ent"
 OURS = f"{WARM}pos-AP"
 TIE = 0.005
@@ -32,7 +33,8 @@ EXPLAINED = (
     "model."
 )
 
-TIMES = {"1": "once", "2": "twice", "4": "fourfold", "8": "eightfold"}  # how long a training is, in names of figures
+TIMES = {SHOWN[0]: "once", SHOWN[1]: "eightfold"}
+"""How long a training is, in names of figures."""
 
 
 class Variant(NamedTuple):
@@ -60,28 +62,19 @@ def summarise(runs: Sequence[Run]) -> Summary:
         if test.levels(Variant(protocol, kind, length).name)
     ]
     shown = [of for of in variants if of.length in SHOWN]
-    means = {of: _over_tables(test, of) for of in variants}
-    ranks = {
-        (of, noise): found
-        for of in shown
-        for noise in test.levels(of.name)
-        if (found := _ranks(test, of.name, noise)) is not None
-    }
+    cells = {of: {noise: _cell(test, of.name, noise) for noise in test.levels(of.name)} for of in variants}
+    means = {of: {noise: _of_all(cell) for noise, cell in levels.items()} for of, levels in cells.items()}
+    ranks = {(of, noise): some for of in shown for noise, cell in cells[of].items() if (some := _ranks(cell))}
     flat = [
         *(record for of in variants for record in _mean_records(of, means[of])),
-        *(record for (of, noise), found in ranks.items() for record in _rank_records(of, noise, found)),
+        *(record for (of, noise), some in ranks.items() for record in _rank_records(of, noise, some)),
         *(record for of in shown if of.length == SHOWN[-1] for record in _by_table(test, of)),
         *_official_records(official),
         *records("tables", "seconds", seconds),
     ]
     by_noise = [_table_by_noise(protocol, length, variants, means) for protocol, length in _pairs(variants)]
     lengths = [_table_by_length(of, means) for of in variants if of.length == SHOWN[0]]
-    against = [
-        _table_against(test, of, noise, ranks.get((of, noise)))
-        for of in shown
-        for noise in test.levels(of.name)
-        if (of, noise) in ranks
-    ]
+    against = [_table_against(of, noise, means[of][noise], some) for (of, noise), some in ranks.items()]
     tables = [*by_noise, *lengths, *against, *_official_tables(official), *_seconds_table(seconds)]
     return Summary(
         flat,
@@ -90,7 +83,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
         lambda: _figures(means, ranks, variants),
         _headline(means, variants),
         [_short(table) for table in by_noise[:2]],
-        [_leaderboard(test, variants)] if variants else [],
+        [_leaderboard(cells)] if variants else [],
     )
 
 
@@ -118,21 +111,31 @@ def _tables(units: Mapping[Unit, float]) -> dict[str, float]:
     return {name: fmean(value for unit, value in units.items() if unit.class_ == name) for name in names}
 
 
-Means = dict[float, dict[str, dict[str, float]]]
-"""By noise and method: the mean over seeds of every table."""
+Cell = dict[str, dict[str, float]]
+"""By method: the mean over seeds of every table, at one noise."""
+Means = dict[float, Cell]
+"""By noise, of the tables that all networks have."""
 
 
-def _over_tables(test: Outcomes, of: Variant) -> Means:
-    """Of the tables that all networks have."""
-    found: Means = {}
-    for noise in test.levels(of.name):
-        some = {method: _tables(test.units(of.name, noise, method)) for method in (*METHODS, *TREES)}
-        some = {method: values for method, values in some.items() if values}
-        networks = [set(values) for method, values in some.items() if method in METHODS]
-        whole = set.intersection(*networks) if networks else set()
-        kept = {m: {name: v for name, v in values.items() if name in whole} for m, values in some.items()}
-        found[noise] = {method: values for method, values in kept.items() if values.keys() == whole and whole}
-    return found
+def _cell(test: Outcomes, variant: str, noise: float) -> Cell:
+    means = {method: _tables(test.units(variant, noise, method)) for method in ALL}
+    return {method: tables for method, tables in means.items() if tables}
+
+
+def _shared(cell: Cell) -> list[str]:
+    """The tables that all networks have."""
+    networks = [set(tables) for method, tables in cell.items() if method in METHODS]
+    return sorted(set.intersection(*networks)) if networks else []
+
+
+def _of_all(cell: Cell) -> Cell:
+    """The methods that have all tables that the networks share, on these tables."""
+    shared = set(_shared(cell))
+    return {
+        method: {name: value for name, value in tables.items() if name in shared}
+        for method, tables in cell.items()
+        if shared and shared <= tables.keys()
+    }
 
 
 def _mean_records(of: Variant, means: Means) -> Iterator[Record]:
@@ -159,31 +162,19 @@ def _rank_records(of: Variant, noise: float, ranks: Ranks) -> Iterator[Record]:
 
 def _by_table(test: Outcomes, of: Variant) -> Iterator[Record]:
     for noise in test.levels(of.name):
-        names = dict.fromkeys(unit.class_ for unit in test.units(of.name, noise, BASELINE))
-        for name in names:
-            for record in records("tables", "test_ap", _of_table(test, of.name, noise, name or "")):
+        outcomes = test.only(of.name, noise)
+        for name in dict.fromkeys(unit.class_ for unit in test.units(of.name, noise, BASELINE)):
+            of_table = records("tables", "test_ap", outcomes.of_class(name or ""))
+            for record in sorted(of_table, key=lambda record: ALL.index(record.method)):
                 yield record._replace(class_=name)
 
 
-def _of_table(test: Outcomes, variant: str, noise: float, name: str) -> Outcomes:
-    found = Outcomes()
-    for method in (*METHODS, *TREES):
-        for unit, value in test.units(variant, noise, method).items():
-            if unit.class_ == name:
-                found.put(variant, noise, method, Unit(unit.seed), value)
-    return found
-
-
-def _ranks(test: Outcomes, variant: str, noise: float) -> Ranks | None:
+def _ranks(cell: Cell) -> Ranks | None:
     """Of the networks, on the tables that all of them have."""
-    values = {method: _tables(test.units(variant, noise, method)) for method in METHODS}
-    values = {method: some for method, some in values.items() if some}
-    if len(values) < 2:
+    networks, shared = [method for method in cell if method in METHODS], _shared(cell)
+    if len(networks) < 2 or len(shared) < 2:
         return None
-    whole = sorted(set.intersection(*(set(some) for some in values.values())))
-    if len(whole) < 2:
-        return None
-    return rank({method: [some[name] for name in whole] for method, some in values.items()})
+    return rank({method: [cell[method][name] for name in shared] for method in networks})
 
 
 def _pairs(variants: Sequence[Variant]) -> list[tuple[str, str]]:
@@ -198,22 +189,22 @@ def _pairs(variants: Sequence[Variant]) -> list[tuple[str, str]]:
 
 def _table_by_noise(protocol: str, length: str, variants: Sequence[Variant], means: Mapping[Variant, Means]) -> Table:
     """Methods down; kinds of noise and their rates across."""
-    found = {
+    columns = {
         _words(Noise(of.kind, noise)): methods
         for of in variants
         if (of.protocol, of.length) == (protocol, length)
         for noise, methods in means[of].items()
         if methods
     }
-    number = {len(next(iter(methods.values()))) for methods in found.values()}
+    number = {len(next(iter(methods.values()))) for methods in columns.values()}
     note = f"{EXPLAINED} Tables: {' or '.join(map(str, sorted(number)))}." if number else EXPLAINED
-    return _over_columns(f"Test AP by noise, {protocol}, {_of(length)}", found, note)
+    return _over_columns(f"Test AP by noise, {protocol}, {_of(length)}", columns, note)
 
 
-def _over_columns(title: str, found: Mapping[str, Mapping[str, Mapping[str, float]]], note: str) -> Table:
-    """Means over tables of all methods: `found` has columns, methods and tables."""
-    columns = {name: lambda method, of=methods: list(of.get(method, {}).values()) for name, methods in found.items()}
-    return methods_table(title, columns, (*METHODS, *TREES), note, shown=lambda values: f"{fmean(values):.3f}")
+def _over_columns(title: str, cells: Mapping[str, Mapping[str, Mapping[str, float]]], note: str) -> Table:
+    """Means over tables of all methods: `cells` has columns, methods and tables."""
+    columns = {name: lambda method, of=methods: list(of.get(method, {}).values()) for name, methods in cells.items()}
+    return methods_table(title, columns, ALL, note, shown=lambda values: f"{fmean(values):.3f}")
 
 
 def _words(noise: Noise) -> str:
@@ -229,19 +220,18 @@ def _of(length: str) -> str:
 def _table_by_length(of: Variant, means: Mapping[Variant, Means]) -> Table:
     """Methods down, lengths across, at the highest noise."""
     noise = max(means[of], default=0.0)
-    found = {length: means.get(of._replace(length=length), {}).get(noise, {}) for length in (*ENDS, EARLY)}
+    columns = {length: means.get(of._replace(length=length), {}).get(noise, {}) for length in (*ENDS, EARLY)}
     title = f"Test AP by training length, {of.protocol}, {_words(Noise(of.kind, noise))}"
-    return _over_columns(title, found, EXPLAINED)
+    return _over_columns(title, columns, EXPLAINED)
 
 
-def _table_against(test: Outcomes, of: Variant, noise: float, ranks: Ranks | None) -> Table:
+def _table_against(of: Variant, noise: float, methods: Cell, ranks: Ranks) -> Table:
     """Of every method: mean rank, wins, ties and losses against cross-entropy, and the worst table."""
-    methods = _over_tables(test, of)[noise]
     gains = {method: _gains(methods, method) for method in methods if method != BASELINE and BASELINE in methods}
     chances = holm({method: list(some.values()) for method, some in gains.items()})
     rows = []
     for method, values in methods.items():
-        place = f"{ranks.means[method]:.1f}" if ranks and method in ranks.means else "–"
+        place = f"{ranks.means[method]:.1f}" if method in ranks.means else "–"
         cells = [method, f"{fmean(values.values()):.3f}", place]
         if method in gains:
             mine = gains[method]
@@ -256,29 +246,27 @@ def _table_against(test: Outcomes, of: Variant, noise: float, ranks: Ranks | Non
             cells += ["–"] * 4
         rows.append(cells)
     header = ["method", "AP", "mean rank", "− x-ent", "won / tied / lost", "Wilcoxon, Holm", "worst table − x-ent"]
-    note = f"Means that differ by at most {TIE} are tied. Ranks are among networks."
-    if ranks:
-        note += (
-            f" {ranks.tables} tables. Friedman: p = {ranks.friedman:.2g}. "
-            f"Nemenyi's critical difference of mean ranks: {ranks.critical:.2f}."
-        )
+    note = (
+        f"Means that differ by at most {TIE} are tied. Ranks are among networks. {ranks.tables} tables. "
+        f"Friedman: p = {ranks.friedman:.2g}. Nemenyi's critical difference of mean ranks: {ranks.critical:.2f}."
+    )
     title = f"Against cross-entropy: {of.protocol}, {_words(Noise(of.kind, noise))}, {_of(of.length)}"
     return Table(title, header, rows, note)
 
 
 def _official(runs: Sequence[Run]) -> dict[tuple[str, float], dict[str, Outcomes]]:
     """Metrics of tables with lists at the greatest length, by variant and noise, then by metric; untuned runs."""
-    found: dict[tuple[str, float], dict[str, Outcomes]] = {}
+    official: dict[tuple[str, float], dict[str, Outcomes]] = {}
     for run in runs:
         config = run.config
         if config.source.protocol == PROTOCOLS[0]:
             for metric, curves in run.result.official.items():
                 for place in (0, -1):
                     name = f"{config.table}, {Variant(PROTOCOLS[0], config.noise.kind, ENDS[place]).name}"
-                    here = found.setdefault((name, config.noise.rate), {}).setdefault(metric, Outcomes())
+                    here = official.setdefault((name, config.noise.rate), {}).setdefault(metric, Outcomes())
                     for method, curve in curves.items():
                         here.put(name, config.noise.rate, method, Unit(config.seed), fmean(curve[place]))
-    return found
+    return official
 
 
 def _official_records(official: Mapping[tuple[str, float], Mapping[str, Outcomes]]) -> Iterator[Record]:
@@ -289,7 +277,7 @@ def _official_records(official: Mapping[tuple[str, float], Mapping[str, Outcomes
 
 def _official_tables(official: Mapping[tuple[str, float], Mapping[str, Outcomes]]) -> Iterator[Table]:
     for (name, noise), metrics in official.items():
-        there = [m for m in (*METHODS, *TREES) if metrics[OFFICIAL[0]].values(name, noise, m)]
+        there = [m for m in ALL if metrics[OFFICIAL[0]].values(name, noise, m)]
         rows = [[m, *(f"{fmean(metrics[metric].values(name, noise, m)):.3f}" for metric in OFFICIAL)] for m in there]
         note = "Means over lists. High is good for top 1, low for the others. The error is that of sigmoids of scores."
         yield Table(f"Official metrics of {name}, {percent(noise)} wrong", ["method", *OFFICIAL], rows, note)
@@ -298,22 +286,20 @@ def _official_tables(official: Mapping[tuple[str, float], Mapping[str, Outcomes]
 def _seconds_table(seconds: Outcomes) -> list[Table]:
     columns = {name: of_group(seconds, name) for name in dict.fromkeys(group.variant for group in seconds.groups())}
     note = "Processor seconds of one training to the greatest length, mean over runs. Networks train side by side."
-    table = methods_table(
-        "Time of a training", columns, (*METHODS, *TREES), note, shown=lambda values: f"{fmean(values):.2f}"
-    )
+    table = methods_table("Time of a training", columns, ALL, note, shown=lambda values: f"{fmean(values):.2f}")
     return [replace(table, best=())] if table.rows else []
 
 
 def _claims(test: Outcomes, shown: Sequence[Variant]) -> list[Claim]:
-    found = []
+    claims = []
     for method in (OURS, "pos-AP"):
         for other in (BASELINE, "GCE"):
             for of in shown:
                 wrong = [noise for noise in test.levels(of.name) if Noise(of.kind, noise).is_wrong]
                 compared = [_comparison(test, of, noise, method, other) for noise in wrong]
                 if compared:
-                    found.append(Claim(f"With wrong labels, {method} beats {other}", of.name, compared, "ours"))
-    return found
+                    claims.append(Claim(f"With wrong labels, {method} beats {other}", of.name, compared, "ours"))
+    return claims
 
 
 def _comparison(test: Outcomes, of: Variant, noise: float, method: str, other: str) -> Comparison:
@@ -335,29 +321,30 @@ def _headline(means: Mapping[Variant, Means], variants: Sequence[Variant]) -> st
         of = Variant(PROTOCOLS[0], "symmetric", length)
         if of not in variants or not means[of] or not (methods := means[of][noise := max(means[of])]):
             return ""
-        found = {method: fmean(values.values()) for method, values in methods.items() if method in METHODS}
-        best = max(found, key=lambda method: found[method])
+        means_of = {method: fmean(values.values()) for method, values in methods.items() if method in METHODS}
+        best = max(means_of, key=lambda method: means_of[method])
         named = dict.fromkeys((best, OURS, BASELINE))
-        words = ", ".join(f"{method} {found[method]:.3f}" for method in named if method in found)
+        words = ", ".join(f"{method} {means_of[method]:.3f}" for method in named if method in means_of)
         parts.append(f"{words} (length {length})")
     where = f"With {percent(noise)} flipped labels" if noise else "With right labels"
     return f"{where}, untuned, mean test AP, the best network first: {'; '.join(parts)}."
 
 
-def _leaderboard(test: Outcomes, variants: Sequence[Variant]) -> Leaderboard:
+def _leaderboard(cells: Mapping[Variant, Means]) -> Leaderboard:
     """A row for every table, noise, method, length and protocol."""
-    rows = []
-    for of in variants:
-        if of.length in (*SHOWN, EARLY):
-            for noise in test.levels(of.name):
-                base = _tables(test.units(of.name, noise, BASELINE))
-                for method in (*METHODS, *TREES):
-                    for name, value in _tables(test.units(of.name, noise, method)).items():
-                        gain = round(value - base[name], 4) if name in base else None
-                        keys = name, _words(Noise(of.kind, noise)), method, of.length, of.protocol
-                        rows.append((*keys, round(value, 4), gain))
+    rows = [
+        (
+            name, _words(Noise(of.kind, noise)), method, of.length, of.protocol, round(value, 4),
+            round(value - cell[BASELINE][name], 4) if name in cell.get(BASELINE, {}) else None,
+        )
+        for of, levels in cells.items()
+        if of.length in (*SHOWN, EARLY)
+        for noise, cell in levels.items()
+        for method, tables in cell.items()
+        for name, value in tables.items()
+    ]  # fmt: skip
     keys = "table", "noise", "method", "length", "protocol"
-    begin = "mean", "each", "each", SHOWN[0], variants[0].protocol
+    begin = "mean", "each", "each", SHOWN[0], next(iter(cells)).protocol
     return Leaderboard("Leaderboard", keys, ("test AP", "− x-ent"), rows, begin)
 
 
@@ -371,30 +358,25 @@ def _short(table: Table) -> Table:
 def _figures(
     means: Mapping[Variant, Means], ranks: Mapping[tuple[Variant, float], Ranks], variants: Sequence[Variant]
 ) -> list[Figure]:
-    found = []
+    drawn = []
     for protocol in dict.fromkeys(of.protocol for of in variants):
         for length in SHOWN:
-            of = Variant(protocol, "symmetric", length)
-            if means.get(of):
-                flat = {noise: _flat(methods) for noise, methods in means[of].items()}
-                found.append(
-                    over_noise(slug("tables", protocol, "mean AP", TIMES[length[:-1]]), f"{protocol}, {length}", flat)
-                )
-        of = Variant(protocol, "symmetric", SHOWN[0])
-        noise = max(means.get(of, {0.0: {}}))
-        curves = {
-            length: _flat(means[of._replace(length=ENDS[k])][noise])
-            for k, length in enumerate(LENGTHS)
-            if of._replace(length=ENDS[k]) in means
-        }
+            if levels := means.get(Variant(protocol, "symmetric", length)):
+                name = slug("tables", protocol, "mean AP", TIMES[length])
+                flat = {100 * noise: _flat(cell) for noise, cell in levels.items()}
+                drawn.append(mean_lines(name, f"Tables, {protocol}, {length}", flat, "flipped labels, %"))
+        by_length = {length: means.get(Variant(protocol, "symmetric", length), {}) for length in ENDS}
+        noise = max(by_length[SHOWN[0]], default=0.0)
+        flat = {float(length[:-1]): _flat(levels[noise]) for length, levels in by_length.items() if levels}
         name = slug("tables", protocol, "training length", percent(noise), "flipped")
-        found.append(over_lengths(name, f"{protocol}, {percent(noise)} flipped labels", curves))
+        title = f"Tables, {protocol}, {percent(noise)} flipped labels"
+        drawn.append(mean_lines(name, title, flat, "training length", doubling=True))
     for (of, noise), some in ranks.items():
         words = f"{_words(Noise(of.kind, noise))}, {of.protocol}, {_of(of.length)}"
-        name = slug("tables ranks", of.protocol, of.kind, percent(noise), TIMES[of.length[:-1]])
-        found.append(critical_difference(name, f"Mean ranks: {words}", some))
-    return found
+        name = slug("tables ranks", of.protocol, of.kind, percent(noise), TIMES[of.length])
+        drawn.append(critical_difference(name, f"Mean ranks: {words}", some))
+    return drawn
 
 
-def _flat(methods: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    return {method: fmean(values.values()) for method, values in methods.items()}
+def _flat(cell: Cell) -> dict[str, float]:
+    return {method: fmean(tables.values()) for method, tables in cell.items()}

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..harness.cache import Cache, cache_folder, key_of
 from ..harness.downloads import check, download
+from ..harness.files import distrusted
 from ..harness.progress import Steps
 from .crops import MEAN, SIZE, STD
 
@@ -421,12 +422,8 @@ def load_weights(backbone: Backbone, path: Path) -> list[str]:
     if not path.is_file():
         raise WeightsError(f"{path} is missing.")
     expected = backbone.state_dict()
-    try:
+    with distrusted(f"{path} is not a weights file", WeightsError):
         found = _read_npz(path, expected) if path.suffix == ".npz" else _read_pth(path, expected)
-    except WeightsError:
-        raise
-    except Exception as error:  # a hostile file can make the reader raise anything
-        raise WeightsError(f"{path} is not a weights file: {type(error).__name__}: {str(error)[:200]}") from None
     unknown = sorted(found.keys() - expected.keys())
     missing = sorted(expected.keys() - found.keys())
     lost = [name for name in missing if not name.startswith(backbone.classifier_names)]

@@ -9,8 +9,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..harness.files import write_whole
+from ..harness.files import distrusted, write_whole
 from ..harness.typed import decode, encode
 from .backbones import BACKBONES, Backbone, WeightsError, load_weights
 from .boxes import suppress
@@ -205,7 +204,7 @@ def choose_detector(folder: Path) -> tuple[Path, str]:
 def load_detector(folder: Path) -> Detector:
     """Read a folder that `save_detector` wrote. Whatever is wrong with it is a `DetectorError`."""
     path = folder / "detector.json"
-    with _distrust(folder):
+    with distrusted(f"{folder} does not hold a detector", DetectorError, WeightsError):
         facts = _read_facts(folder)
         feature_kind = facts["feature_kind"] if "feature_kind" in facts else facts["way"]  # its name until 0.1
         if facts["backbone"] not in BACKBONES or feature_kind not in FEATURE_KINDS:
@@ -234,19 +233,8 @@ def load_detector(folder: Path) -> Detector:
 
 def read_measured(folder: Path) -> Measured | None:
     """What was measured, without reading the rest of a detector; None if it was not."""
-    with _distrust(folder):
+    with distrusted(f"{folder} does not hold a detector", DetectorError, WeightsError):
         return _measured(_read_facts(folder))
-
-
-@contextmanager
-def _distrust(folder: Path) -> Iterator[None]:
-    """Turn whatever reading a folder raises into a `DetectorError`: a hostile file can make it raise anything."""
-    try:
-        yield
-    except (DetectorError, WeightsError):
-        raise
-    except Exception as error:
-        raise DetectorError(f"{folder} does not hold a detector: {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from .boxes import Floats, Integers
 __all__ = ["Curve", "Detections", "Objects", "evaluate"]
 
 
+OVERLAP = 0.5
+
+
 @dataclass(frozen=True)
 class Objects:
     """Ground truth of one class."""
@@ -47,11 +50,11 @@ class Curve:
     """NaN if there are no objects to detect."""
 
 
-def evaluate(objects: Objects, detections: Detections, overlap: float = 0.5) -> Curve:
+def evaluate(objects: Objects, detections: Detections) -> Curve:
     """Match detections to objects greedily, best score first, and measure.
 
     A detection is matched to the object of its image that it overlaps most. It is right if the overlap is at least
-    `overlap` and no better detection was matched to that object. It does not count if the object is difficult. Else it
+    one half and no better detection was matched to that object. It does not count if the object is difficult. Else it
     is wrong. Difficult objects do not count as missed. Of equal scores the detection that comes first is better.
     """
     wanted = int((~objects.difficult).sum())
@@ -59,7 +62,7 @@ def evaluate(objects: Objects, detections: Detections, overlap: float = 0.5) -> 
     images, boxes = detections.images[order], np.asarray(detections.boxes, dtype=np.float64)[order]
     listed = np.argsort(objects.images, kind="stable")
     first, last = (np.searchsorted(objects.images[listed], images, side) for side in ("left", "right"))
-    place = kernels.nearest(boxes, np.asarray(objects.boxes, dtype=np.float64)[listed], first, last, overlap)
+    place = kernels.nearest(boxes, np.asarray(objects.boxes, dtype=np.float64)[listed], first, last, OVERLAP)
     nearest = np.append(listed, -1)[place]
     best = np.zeros(len(order), dtype=bool)  # whether a detection is the best of its object
     best[np.unique(nearest, return_index=True)[1]] = True
