@@ -346,8 +346,8 @@ def test_check_tries_a_task(tmp_path):
     assert "every law holds" in done.stdout
     assert not done.stderr
     (tmp_path / "wrong.py").write_text(
-        "from directloss import AveragePrecision\n"
-        "class Small(AveragePrecision):\n"
+        "from directloss import ROCAUC, AveragePrecision\n"
+        "class Small(ROCAUC):\n"
         "    def scale(self, positives, negatives):\n"
         "        return 1e-4\n"
         "class Wrong(AveragePrecision):\n"
