@@ -12,6 +12,9 @@ F(y) = 2/(PM)·Σ |a_i − b_j| over the pairs that y orders otherwise than the 
 float64 gives this sum to its last digits at any magnitude. Samples are checked again in fractions, and by the paper's
 dynamic programme.
 
+The ways to an oracle, such as flat lists, other strides, threads and memories, are held to lists one by one: see
+`tests/fuzz_layouts.py`.
+
 A list that breaks a law is shrunk and printed as a test to paste into tests/library; the exit code is then 1.
 """
 
@@ -57,6 +60,7 @@ from directloss.families import ByRank, RankingTask
 from directloss.task import Output, Task
 from directloss.tasks import TASKS
 from directloss.testing import TaskError, check_task
+from tests.fuzz_layouts import list_tasks, try_layout
 
 __all__ = ["Batch", "Failure", "Tally", "broken_laws", "fuzz", "main", "shrink"]
 
@@ -598,6 +602,15 @@ def fuzz(batches: Iterator[int], seed: int, tasks: Sequence[Task], tally: Tally)
             wrong |= bad
         if wrong.any():
             tally.wrong[kind] += int(wrong.sum())
+        if number % 10 == 0 and (listed := list_tasks(tasks)):
+            layout, error = try_layout(rng, listed)
+            tally.lists["layouts"] += 1
+            tally.methods[f"lists alone: {layout}"] += 1
+            if error is not None:
+                tally.wrong["layouts"] += 1
+                tally.failures.setdefault(
+                    error[:60], Failure(f"layout, batch {number}: {error}", np.inf, batch, "layout")
+                )
         if number % 100 == 0:
             task = tasks[int(rng.integers(len(tasks)))]
             tally.lists["check_task"] += 50
@@ -661,7 +674,7 @@ def simpler(batch: Batch) -> Iterator[Batch]:
 
 def as_test(failure: Failure) -> str:
     """A test function that fails as the list did."""
-    if failure.law.startswith("check_task"):
+    if failure.law.startswith(("check_task", "layout")):
         return failure.law
     task, scores, target, epsilon = failure.batch
     dtype = str(scores.dtype)

@@ -17,6 +17,7 @@ from tests.fuzz import (
     main,
     staircases,
 )
+from tests.fuzz_layouts import LAYOUTS, list_tasks
 
 TASK = AveragePrecision()
 
@@ -108,3 +109,29 @@ def test_command_prints_its_counts(capsys):
     captured = capsys.readouterr()
     assert "./dev fuzz --minutes 0.02 --seed 5" in captured.out
     assert "wrong: 0 of" in captured.out
+
+
+def test_every_layout_gives_what_lists_give_alone():
+    rng, listed = np.random.default_rng(0), list_tasks(fuzzed_tasks())
+    assert len(listed) > 50
+    for name, way in LAYOUTS.items():
+        for task in listed[::3]:
+            way(rng, task)
+        assert name == way.__name__
+
+
+def test_a_layout_that_goes_wrong_is_found():
+    class Positional(AveragePrecision):
+        """Wrong where lists lie one behind the other: looks at the place of an item among all of them."""
+
+        def contrast(self, scores, target, spec, mask=None, groups=None):
+            bias = 0.5 * torch.arange(scores.numel()).reshape(scores.shape)
+            return super().contrast(scores + bias, target, spec, mask, groups)
+
+    tally = Tally()
+    fuzz(iter(range(10, 600, 10)), 0, [Positional()], tally)
+    assert tally.wrong["layouts"] > 10
+    tally.failures = {law: failure for law, failure in tally.failures.items() if failure.kind == "layout"}
+    tally.write_tests(set())
+    assert tally.tests
+    assert all(text.startswith("layout, batch") for text in tally.tests.values())
