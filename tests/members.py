@@ -31,11 +31,19 @@ from directloss import (
     ReciprocalRank,
     Tversky,
     Update,
+    WindowDirect,
     ZeroOne,
     structured_loss,
 )
 
-UPDATES = [PositiveDirect(0.7), NegativeDirect(0.7), CentralDirect(0.7), Hinge(1.3), Perceptron()]
+UPDATES = [
+    PositiveDirect(0.7),
+    NegativeDirect(0.7),
+    CentralDirect(0.7),
+    Hinge(1.3),
+    Perceptron(),
+    WindowDirect(0.4, 2.0),
+]
 LISTS = [  # every task on lists of 0 and 1, with options that matter in short ones
     AveragePrecision(), ZeroOne(), AveragePrecisionAtK(3), ROCAUC(), PartialAUC(0.4), RecallAtFPR(0.3),
     ReciprocalRank(), HitAtK(2), PrecisionAtRecall(0.6), BinaryDCG(), BinaryDCG(3), RankBiasedPrecision(0.7),

@@ -79,7 +79,7 @@ def test_a_wheel_holds_one_package_and_its_description_needs_no_other_file(name,
     description = metadata.partition("\n\n")[2]
     assert "](" not in description
     assert "<!--" not in description
-    shown = {"directloss": "StructuredLoss(AveragePrecision()", "directloss_studies": "directloss list"}
+    shown = {"directloss": "WarmUp(AveragePrecisionLoss(), steps=20)", "directloss_studies": "directloss list"}
     assert shown[name] in description
 
 
@@ -103,6 +103,7 @@ def test_the_library_alone_runs_the_readme_and_brings_no_command_and_no_study(wh
     assert not list(folder.glob("directloss_studies*"))
     (tmp_path / "program.py").write_text(f"""{HIDE_THE_REPOSITORY}{blocks(ROOT / "README.md")}
 import directloss, importlib.util
+assert 0 < quality <= 1
 assert directloss.__file__.startswith({str(folder)!r}), directloss.__file__
 assert not {{"matplotlib", "rich", "sklearn", "typer"}} & sys.modules.keys()
 for name in ("directloss_studies", "directloss.__main__", "directloss.experiments"):
@@ -111,7 +112,7 @@ for name in ("directloss_studies", "directloss.__main__", "directloss.experiment
     program = [sys.executable, "program.py"]
     done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "0.400 [-0.5, 0.5, -0.5, 0.5]\n"
+    assert not done.stdout
 
 
 def test_both_wheels_bring_the_command(wheels, tmp_path):

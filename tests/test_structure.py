@@ -39,6 +39,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "diagnosis": 7,
     "uncompiled": 0,
     "retrieval": 7,
+    "perturbed": 7,
     "training": 7,
     "memory": 8,
     "sklearn": 8,
@@ -207,8 +208,9 @@ def test_public_names():
     assert tasks <= set(directloss.__all__)
     assert set(directloss.__all__) - tasks == {
         "AveragePrecisionLoss", "IoULoss", "NDCGLoss", "ROCAUCLoss", "RetrievalLoss", "StructuredLoss",
-        "direct_loss", "structured_loss", "TrainingWarning",
+        "direct_loss", "structured_loss", "TrainingWarning", "Perturbed",
         "CentralDirect", "Hinge", "NegativeDirect", "Perceptron", "PositiveDirect", "Update",
+        "WindowDirect",
         "ClassesSampler", "PositivesSampler", "ScoreMemory", "WarmUp", "accumulate",
         "Diagnosis", "Output", "Task", "diagnose", "metric",
     }  # fmt: skip

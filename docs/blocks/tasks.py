@@ -4,7 +4,7 @@ import json
 import re
 from inspect import Parameter, signature
 
-from directloss import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect
+from directloss import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, WindowDirect
 from directloss.families import CountTask, LinearLossTask, RankingTask, explain
 from directloss.tasks import TASKS
 from directloss.update import UPDATES
@@ -33,28 +33,13 @@ def tasks() -> str:
 
 
 @block
-def task_families() -> str:
-    """The names of all tasks, by family: the short form of `tasks`."""
-    members = list(TASKS.values())
-    rows = {
-        "rankings of positives and negatives": [one for one in members if issubclass(one, RankingTask)],
-        "sets of items, masks": [one for one in members if issubclass(one, CountTask)],
-    }
-    rows["signs, classes, grades, the first k, sequences, paths"] = [
-        one for one in members if not any(one in some for some in rows.values())
-    ]
-    lines = ["| outputs | tasks |", "|---|---|"]
-    lines += [f"| {what} | {', '.join(f'`{one.__name__}`' for one in some)} |" for what, some in rows.items()]
-    return "\n".join(lines)
-
-
-@block
 def updates() -> str:
     """Every update, from its docstring."""
     values = {
         PositiveDirect: "(max(F + εL) − max F)/ε",
         NegativeDirect: "(max F − max(F − εL))/ε",
         CentralDirect: "the mean of the two above",
+        WindowDirect: "(max(F + above·L) − max(F − below·L))/(above + below)",
         Hinge: "max(F + margin·L) − F(truth)",
         Perceptron: "max F − F(truth)",
     }

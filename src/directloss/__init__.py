@@ -13,6 +13,7 @@ from .loss import (
 )
 from .memory import ScoreMemory
 from .metric import metric
+from .perturbed import Perturbed
 from .retrieval import RetrievalLoss
 from .task import Output, Task
 from .tasks import (
@@ -43,7 +44,7 @@ from .tasks import (
     ZeroOne,
 )
 from .training import ClassesSampler, PositivesSampler, WarmUp, accumulate
-from .update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update
+from .update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update, WindowDirect
 
 __all__ = [
     "NDCG",
@@ -72,6 +73,7 @@ __all__ = [
     "Output",
     "PartialAUC",
     "Perceptron",
+    "Perturbed",
     "PositiveDirect",
     "PositivesSampler",
     "PrecisionAtK",
@@ -90,6 +92,7 @@ __all__ = [
     "Tversky",
     "Update",
     "WarmUp",
+    "WindowDirect",
     "ZeroOne",
     "accumulate",
     "diagnose",

@@ -27,6 +27,7 @@ __all__ = [
     "check_ignore_index",
     "check_indexes",
     "check_is_task",
+    "check_kind",
     "check_labels",
     "check_layers",
     "check_layout",
@@ -344,6 +345,13 @@ def check_process_group(group: Any) -> None:
         )
     if torch.distributed.get_rank(group) < 0:
         raise RuntimeError("this process is not in process_group. Pass a group that it is in.")
+
+
+def check_kind(name: str, kind: str, kinds: Sequence[str]) -> str:
+    """Return a kind if it is one of those that there are."""
+    if kind not in kinds:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, kinds))}; got {kind!r}.")
+    return kind
 
 
 def check_similarity(similarity: str) -> str:

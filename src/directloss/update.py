@@ -24,6 +24,7 @@ __all__ = [
     "Update",
     "UpdateSpec",
     "Weight",
+    "WindowDirect",
 ]
 
 
@@ -146,6 +147,32 @@ class CentralDirect:
 
 
 @dataclass(frozen=True)
+class WindowDirect:
+    """away = argmax F + above·L, toward = argmax F − below·L, scale 1/(above+below). Not in the paper.
+
+    Its value is the mean task loss of argmax F + t·L for t from −below to above: of the outputs in a window around the
+    prediction. `PositiveDirect(ε)` is the window from 0 to ε, `NegativeDirect(ε)` that from −ε to 0, `CentralDirect(ε)`
+    that from −ε to ε. With a far larger `below` it comes near a hinge, which trusts the labels.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> scores, target = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([1, 0, 1, 0])
+    >>> AveragePrecisionLoss(WindowDirect(above=1.0, below=10.0))(scores, target)
+    tensor(0.0409)
+    """
+
+    above: float | Tensor
+    below: float | Tensor
+
+    def __post_init__(self) -> None:
+        for name in ("above", "below"):
+            object.__setattr__(self, name, check_positive(name, getattr(self, name)))
+
+    @property
+    def spec(self) -> UpdateSpec:
+        return UpdateSpec(self.above, -self.below, 1 / (self.above + self.below))
+
+
+@dataclass(frozen=True)
 class Hinge:
     """away = argmax F + margin·L, toward = truth, scale 1: the structured SVM.
 
@@ -184,6 +211,7 @@ UPDATES: dict[str, type[Update]] = {
     "positive_direct": PositiveDirect,
     "negative_direct": NegativeDirect,
     "central_direct": CentralDirect,
+    "window_direct": WindowDirect,
     "hinge": Hinge,
     "perceptron": Perceptron,
 }

@@ -234,11 +234,15 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
     ],
     ids=lambda value: " ".join(value)[-30:] if isinstance(value, list) else "",
 )
-def test_bad_arguments_get_a_clear_message_and_exit_code_2(arguments, message):
+def test_bad_arguments_get_a_clear_message_and_exit_code_2_and_leave_no_folder(
+    arguments, message, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     done = call(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_report_writes_page_numbers_and_figures_where_it_is_told(finished, tmp_path):

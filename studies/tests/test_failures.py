@@ -196,7 +196,7 @@ def test_sigterm_removes_temporary_folders(tmp_path, monkeypatch):
     done = reproduce(tmp_path / "out")
     assert done.returncode == 143
     assert "Traceback" not in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
 
 

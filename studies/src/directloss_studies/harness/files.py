@@ -49,14 +49,21 @@ def visible(text: str) -> str:
 
 
 def check_writable(*paths: Path) -> None:
-    """Raise the OSError that writing these files would end in, as far as it can be known; makes their folders."""
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    for folder in dict.fromkeys(path.parent for path in paths):
-        try:
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            error.filename = str(folder)
-            raise
+    """Raise the OSError that writing these files would end in, as far as it can be known; leaves no folder behind."""
+    folders = dict.fromkeys(path.parent for path in paths)
+    made = [one for folder in folders for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        for folder in folders:
+            try:
+                tempfile.TemporaryFile(dir=folder).close()
+            except OSError as error:
+                error.filename = str(folder)
+                raise
+    finally:
+        for folder in sorted(made, key=lambda one: len(one.parts), reverse=True):
+            with contextlib.suppress(OSError):
+                folder.rmdir()

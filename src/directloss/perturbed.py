@@ -1,0 +1,84 @@
+"""A loss at noisy copies of the scores: smooth in them, as the expectation in the theorem of direct loss is."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from .checks import check_count, check_kind, check_loss, check_rate
+
+__all__ = ["Perturbed"]
+
+NOISES = "normal", "logistic", "gumbel"
+
+
+class Perturbed(nn.Module):
+    """The mean of a loss over copies of the scores with noise.
+
+    In `eval()` there is no noise. With `Perceptron` it is the perturbed Fenchel–Young loss: its gradient is the mean of
+    the features of noisy predictions minus those of the truth. With `Hinge` on the regret of a path it is a smoothed
+    SPO+.
+
+    Args:
+        loss: a loss on scores and a target, e.g. `AveragePrecisionLoss()`.
+        noise: the standard deviation of normal noise, the scale of the other kinds.
+        copies: the number of noisy copies; all of them are solved in one call.
+        kind: "normal", "logistic" or "gumbel".
+        relative: whether `noise` is in units of the standard deviation of all valid scores. If not, it is absolute.
+        generator: for the random numbers; None uses torch's own.
+
+    Call it with scores, target and mask, as `loss`; scores may not be flat.
+
+    >>> from directloss import AveragePrecisionLoss
+    >>> loss = Perturbed(AveragePrecisionLoss(), noise=0.5, copies=100, generator=torch.Generator().manual_seed(0))
+    >>> scores, target = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 1, 1])
+    >>> loss(scores, target), loss.eval()(scores, target)
+    (tensor(0.4158, grad_fn=<...>), tensor(0.4167, grad_fn=<...>))
+    """
+
+    def __init__(
+        self,
+        loss: nn.Module,
+        noise: float = 1.0,
+        copies: int = 1,
+        *,
+        kind: str = "normal",
+        relative: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.loss = check_loss(loss)
+        check_rate("noise", noise, zero=True)
+        check_count("copies", copies)
+        self.noise, self.copies, self.kind = noise, copies, check_kind("kind", kind, NOISES)
+        self.relative, self.generator = relative, generator
+
+    def forward(self, scores: Tensor, target: Tensor, mask: Tensor | None = None, **options: Any) -> Tensor:
+        """The mean over noisy copies, or in `eval()` the loss itself."""
+        if not self.training or not self.noise:
+            return self.loss(scores, target, mask, **options)
+        noise = self.noise * self._draw(scores)
+        if self.relative:
+            valid = scores.detach() if mask is None else scores.detach()[mask]
+            noise = noise * valid.std(correction=0)
+        given = (None if one is None else one.expand(self.copies, *one.shape) for one in (target, mask))
+        return self.loss(scores + noise, *given, **options)
+
+    if TYPE_CHECKING:  # torch's own says nothing of the arguments
+
+        def __call__(self, scores: Tensor, target: Tensor, mask: Tensor | None = None, **options: Any) -> Tensor:
+            """`forward`, with the hooks of a module."""
+            ...
+
+    def _draw(self, scores: Tensor) -> Tensor:
+        shape, device = (self.copies, *scores.shape), scores.device if self.generator is None else self.generator.device
+        if self.kind == "normal":
+            drawn = torch.randn(shape, dtype=scores.dtype, device=device, generator=self.generator)
+            return drawn.to(scores.device)
+        share = torch.rand(shape, dtype=torch.float64, device=device, generator=self.generator).clamp(1e-12, 1 - 1e-12)
+        drawn = share.logit() if self.kind == "logistic" else -(-share.log()).log()
+        return drawn.to(scores.device, scores.dtype)
+
+    def extra_repr(self) -> str:
+        """The noise."""
+        return f"noise={self.noise}, copies={self.copies}, kind={self.kind!r}, relative={self.relative}"
