@@ -49,13 +49,13 @@ SOURCE = ROOT / "src" / "directloss"
 TESTS = "tests/library"
 PARTS = "families", "tasks", "kernels"
 MODULES = (
-    "task.py", "update.py", "loss.py", "layout.py", "groups.py", "checks.py", "autograd.py", "families/plans.py",
-    "families/ranking.py", "families/arrays.py", "families/counts.py", "families/discounted_gain.py",
-    "families/linear_loss.py", "tasks/average_precision.py", "tasks/zero_one.py", "tasks/alignment.py",
-    "tasks/balanced_error.py", "tasks/counts.py", "tasks/dag_path.py", "tasks/grid_path.py", "tasks/linear_chain.py",
-    "tasks/multiclass.py", "tasks/ndcg.py", "tasks/ranking.py", "tasks/selection.py", "kernels/lists.py",
-    "kernels/alignment.py", "kernels/counts.py", "kernels/discounted_gain.py", "kernels/grid_path.py",
-    "kernels/linear_chain.py", "kernels/ranking.py", "kernels/average_precision.py",
+    "task.py", "update.py", "loss.py", "layout.py", "groups.py", "advice.py", "checks.py", "autograd.py",
+    "families/plans.py", "families/scale.py", "families/ranking.py", "families/arrays.py", "families/counts.py",
+    "families/discounted_gain.py", "families/linear_loss.py", "tasks/average_precision.py", "tasks/zero_one.py",
+    "tasks/alignment.py", "tasks/balanced_error.py", "tasks/counts.py", "tasks/dag_path.py", "tasks/grid_path.py",
+    "tasks/linear_chain.py", "tasks/multiclass.py", "tasks/ndcg.py", "tasks/ranking.py", "tasks/selection.py",
+    "kernels/lists.py", "kernels/alignment.py", "kernels/counts.py", "kernels/discounted_gain.py",
+    "kernels/grid_path.py", "kernels/linear_chain.py", "kernels/ranking.py", "kernels/average_precision.py",
 )  # fmt: skip
 NEVER = (  # by a part of the name: tests that need other processes or threads
     "ctrl_c", "inductor", "into_one_graph", "workers", "threads", "import_is_silent", "cache", "test_distributed",
