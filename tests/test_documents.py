@@ -102,7 +102,7 @@ def test_a_shifted_number_a_swapped_row_and_a_number_by_hand_are_found():
     changes = {
         "0.929 ± 0.010": "0.930 ± 0.010",
         rows[0]: rows[2] + rows[1],
-        "<!-- generated: when_it_helps -->": "<!-- generated: nothing -->",
+        "<!-- generated: choose_this_if -->": "<!-- generated: nothing -->",
         "<!-- generated: claims_in_short -->\n": "",
         "## Install": "pos-AP reaches 0.683 ± 0.006.\n\n## Install",
     }
