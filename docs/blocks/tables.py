@@ -132,7 +132,8 @@ def choose_this_if() -> str:
         f"  {ahead[0.2]} at 20 % ({ours} {long[0.2][ours]:.3f});",
         f"  {ahead[0.4]} at 40 % ({ours} {long[0.4][ours]:.3f});",
         f"- half of the positives are missing ({missing[ours]:.3f}, {theirs} {missing[theirs]:.3f}); photos have",
-        "  labels [from people](docs/studies/tables.md#labels-that-people-gave) (it is behind); you need probabilities.",
+        "  labels [from people](docs/studies/tables.md#labels-that-people-gave) (it is behind); or you",
+        "  need probabilities.",
     ))  # fmt: skip
 
 
