@@ -42,7 +42,7 @@ UPDATES = [
     CentralDirect(0.7),
     Hinge(1.3),
     Perceptron(),
-    WindowDirect(0.4, 2.0),
+    WindowDirect(0.4, 2.3),
 ]
 LISTS = [  # every task on lists of 0 and 1, with options that matter in short ones
     AveragePrecision(), ZeroOne(), AveragePrecisionAtK(3), ROCAUC(), PartialAUC(0.4), RecallAtFPR(0.3),

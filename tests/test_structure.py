@@ -65,7 +65,7 @@ DEPENDENCIES = {"torch", "numpy", "numba"}
 STANDARD = {  # of the standard library; neither signal nor sys: an import must change nothing and look at no argument
     "abc", "ast", "collections", "concurrent", "contextlib", "copy", "dataclasses", "enum", "functools", "hashlib",
     "importlib", "inspect", "itertools", "logging", "math", "numbers", "os", "pathlib", "threading", "time", "types",
-    "typing", "warnings", "weakref",
+    "typing", "uuid", "warnings", "weakref",
 }  # fmt: skip
 MODULES = (
     directloss, directloss.families, directloss.sklearn, directloss.tasks, directloss.testing, directloss.update,

@@ -32,32 +32,35 @@ class Advice:
     """Watches the training steps of one loss."""
 
     def __init__(self) -> None:
-        self.steps = self.looks = self.empty = self.bounded = self.short = self.dead = 0
+        self.steps = self.looks = self.empty = self.bounded = self.short = self.dead = self.longest = 0
 
     def watch(self, task: Any, lists: Arranged, values: Tensor, gradient: Tensor, counted: Tensor) -> None:
         """Look at a step, and say what the first hundred were like."""
         if self.steps >= STEPS:
             return
         self.steps += 1
-        scores = lists.scores.detach()
-        longest = scores.shape[-1] if lists.groups is None else int(np.diff(lists.groups.starts).max(initial=0))
+        scores, mask = lists.scores.detach(), lists.mask
         if not counted.any():
             self.empty += 1
         elif self.steps % EVERY == 0 and scores.numel() > 1:
+            longest = scores.shape[-1] if lists.groups is None else int(np.diff(lists.groups.starts).max(initial=0))
+            self.longest = max(self.longest, longest)
+            still = not gradient.any()
             self.looks += 1
-            low, high = scores.aminmax()
-            self.bounded += bool(low >= 0 and high <= 1 and high > low)
-            self.short += getattr(task, "k", None) is not None and task.k > longest
-            self.dead += bool((values.detach()[counted] > TAUGHT).any() and not gradient.any())
+            valid = scores if mask is None or mask.shape != scores.shape else scores[mask]
+            low, high = valid.aminmax() if valid.numel() else (0.0, 0.0)
+            self.bounded += bool(0 <= low < high <= 1)
+            self.short += still and isinstance(getattr(task, "k", None), int) and task.k > longest
+            self.dead += still and bool((values.detach()[counted] > TAUGHT).any())
         if self.steps == STEPS:
-            self._say(task, longest)
+            self._say(task)
 
-    def _say(self, task: Any, longest: int) -> None:
+    def _say(self, task: Any) -> None:
         several = self.looks >= 3
         if self.empty >= EMPTY:
             _warn(
-                f"in {self.empty} of the first {STEPS} steps no list had a positive and a negative, so they taught "
-                "nothing. Draw batches by directloss.PositivesSampler(target, batch_size), or make them larger."
+                f"in {self.empty} of the first {STEPS} steps no list counted, so they taught nothing: most tasks need "
+                "a positive and a negative. Make batches larger, or draw them by directloss.PositivesSampler."
             )
         if several and self.bounded == self.looks:
             _warn(
@@ -65,11 +68,15 @@ class Advice:
                 "logits in their place: ε is measured in units of their differences."
             )
         if several and self.short == self.looks:
-            _warn(f"{task!r} looks at the first {task.k} ranks, but lists have at most {longest} items. Lower k.")
+            _warn(
+                f"{task!r} looks at the first {task.k} ranks, but lists have at most {self.longest} items, so that all "
+                "rankings are equally good. Lower k."
+            )
         if several and self.dead == self.looks:
             _warn(
                 f"the loss of {task!r} is above 0, but its gradient was zero in the first steps. Look at "
-                "print(directloss.diagnose(task, scores, target)), and take an ε near the typical one."
+                "print(directloss.diagnose(task, scores, target)): take an ε near the typical one. If there is none, "
+                "the loss is the largest already: begin with a WarmUp, or take NegativeDirect."
             )
 
 

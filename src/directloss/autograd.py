@@ -10,9 +10,11 @@ string that makes the task again, in another process too: its class and its para
 
 import ast
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from itertools import count
 from typing import Any
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 import torch
@@ -22,7 +24,7 @@ from .checks import check_problems, needs_dispatch
 from .groups import Groups
 from .update import TRUTH, UpdateSpec, Weight
 
-__all__ = ["describe", "differentiable", "number", "register", "run_output"]
+__all__ = ["describe", "differentiable", "number", "register", "remember_description", "run_output"]
 
 
 class _Value(torch.autograd.Function):
@@ -73,52 +75,84 @@ def run_output(
     return task.output(scores.detach(), target, weight, mask, groups)
 
 
-_kinds: WeakValueDictionary[str, type] = WeakValueDictionary()
-"""All classes of tasks, by module and name."""
+_kinds: dict[str, type] = {}
+"""All classes of tasks that can be found by module and name."""
 _numbers = count()
+_process = uuid4().hex[:8]
 _tasks: WeakValueDictionary[str, Any] = WeakValueDictionary()
-"""Tasks of this process by number, for those that their class and parameters do not make again."""
+"""Tasks of this process by number, and by description where they have one."""
+LONGEST = 10_000  # characters of a description; costs of a thousand classes take millions
 
 
 def register(kind: type) -> None:
     """Let graphs name a class of tasks."""
-    _kinds[f"{kind.__module__}:{kind.__qualname__}"] = kind
+    if "<" not in kind.__qualname__:
+        _kinds[f"{kind.__module__}:{kind.__qualname__}"] = kind
 
 
 def number(task: Any) -> str:
     """A number by which operators find the task, in this process."""
-    name = f"#{next(_numbers)}"
+    name = f"#{_process}-{next(_numbers)}"
     _tasks[name] = task
     return name
 
 
 def describe(task: Any) -> str:
     """What makes the task again: its class and its parameters; or its number, if they do not."""
-    kind, parameters = type(task), task.__getstate__()
-    if "<" in kind.__qualname__ or kind.__module__ == "__main__" or not _is_plain(tuple(parameters.values())):
-        if torch.compiler.is_exporting():
-            raise TypeError(
-                f"{kind.__qualname__} cannot be exported: another process could not make this task again. Define its "
-                "class in a module that can be imported, with numbers, strings and tuples as its only attributes."
-            )
-        if task._number is None:
-            raise TypeError(f"a {kind.__qualname__} is made inside of compiled code. Make the task outside of it.")
-        return task._number
-    return f"{kind.__module__}:{kind.__qualname__}:{parameters!r}"
+    described = _recipe(task) if task._described is None else task._described
+    if described:
+        return described
+    name = type(task).__qualname__
+    if torch.compiler.is_exporting():
+        raise TypeError(
+            f"{name} cannot be exported: another process could not make this task again. Define its class in a module "
+            "that can be imported, with a few numbers, strings and tuples as its parameters."
+        )
+    if task._number is None:
+        raise TypeError(f"a {name} is made inside of compiled code. Make the task outside of it.")
+    return task._number
+
+
+def remember_description(task: Any) -> None:
+    """Describe a task that cannot change before a compiler looks: it would take a parameter for a variable."""
+    if torch.compiler.is_compiling():
+        return
+    kind = type(task)
+    if task._described is None and is_dataclass(kind) and kind.__dataclass_params__.frozen:  # pyright: ignore
+        described = _recipe(task) or ""
+        object.__setattr__(task, "_described", described)
+        if described:
+            _tasks[described] = task
+
+
+def _recipe(task: Any) -> str | None:
+    """Class and parameters, if they make the task again."""
+    kind = type(task)
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if kind.__module__ == "__main__" or _kinds.get(name) is not kind:
+        return None
+    if is_dataclass(kind) and not torch.compiler.is_compiling():  # which does not read the fields of a class
+        parameters = {one.name: getattr(task, one.name) for one in fields(kind) if one.init}
+    else:
+        parameters = task.__getstate__()
+    if not _is_plain(tuple(parameters.values())):
+        return None
+    described = f"{name}:{parameters!r}"
+    return described if len(described) <= LONGEST else None
 
 
 def _is_plain(value: Any) -> bool:
     """Whether `ast.literal_eval` makes a value again from its repr."""
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return all(_is_plain(one) for one in value)
-    return value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and value - value == 0)
+    return value is None or type(value) in (bool, int, str) or (type(value) is float and value - value == 0)
 
 
 def _find(described: str) -> Any:
     """The task of a description."""
-    if not described.startswith("#"):
-        return _make(described)
     task = _tasks.get(described)
+    if task is None and not described.startswith("#"):
+        return _make(described)
     if task is None:
         raise RuntimeError("this graph holds a task of another process, or one that no longer exists. Trace it again.")
     return task
@@ -131,6 +165,8 @@ def _make(described: str) -> Any:
     kind: Any = _kinds.get(f"{module}:{name}")
     if kind is None:
         raise RuntimeError(f"this graph needs the task {name} of the module {module}. Import that module first.")
+    if "__dataclass_fields__" in vars(kind):
+        return kind(**ast.literal_eval(parameters))
     task = kind.__new__(kind)
     vars(task).update(ast.literal_eval(parameters))
     return task

@@ -56,7 +56,8 @@ __all__ = [
     "check_tensors",
     "check_warm_up",
     "check_weight",
-    "is_swapped",
+    "check_window",
+    "looks_like_labels",
     "needs_dispatch",
     "raise_at_first",
 ]
@@ -108,6 +109,16 @@ def check_positive(name: str, value: float | Tensor) -> float | Tensor:
     if not STRENGTHS[0] < value < STRENGTHS[1]:
         raise ValueError(f"{name} must be finite and above 0, from 1e-100 to 1e100; got {value!r}. Start from 1.0.")
     return float(value)
+
+
+def check_window(above: float | Tensor, below: float | Tensor) -> None:
+    """Both ends of a window are numbers, or tensors of one shape."""
+    shapes = {end.shape for end in (above, below) if isinstance(end, Tensor) and end.dim()}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"above has shape {tuple(above.shape)} and below {tuple(below.shape)}; "  # pyright: ignore
+            "both must have one number for each list."
+        )
 
 
 def check_weight(weight: float | Tensor) -> float | Tensor:
@@ -170,10 +181,10 @@ def check_tensors(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
             continue
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. Wrap it in torch.as_tensor.")
-        if value.layout is not torch.strided or value.is_nested:
-            cure = "lists of different lengths go flat with indexes=" if value.is_nested else f"pass {name}.to_dense()"
-            kind = "nested" if value.is_nested else "sparse"
-            raise TypeError(f"{name} must be a dense tensor; got a {kind} one: {cure}.")
+        if value.is_nested:
+            raise TypeError(f"{name} must be a dense tensor; got a nested one. Pass flat lists, with indexes=.")
+        if value.layout is not torch.strided:
+            raise TypeError(f"{name} must be a dense tensor; got one of {value.layout}. Pass {name}.to_dense().")
 
 
 def check_scores(scores: Tensor, event_dims: int) -> None:
@@ -202,7 +213,8 @@ def check_problems(
 ) -> torch.Size:
     """Types and devices of all three, and the shape of the mask, which is returned. The task checks the target."""
     check_tensors(scores, target, mask)
-    if target.is_floating_point() and not scores.is_floating_point():
+    swapped = target.is_floating_point() and not scores.is_floating_point() and not needs_dispatch(target)
+    if swapped and not looks_like_labels(target):
         raise TypeError(f"scores have the type {scores.dtype} and target {target.dtype}. {SWAPPED}")
     check_scores(scores, event_dims)
     shape = scores.shape
@@ -411,9 +423,9 @@ def check_not_negative(name: str, value: float) -> None:
 SWAPPED = "Are they swapped? Scores come first, then the target."
 
 
-def is_swapped(scores: Tensor) -> bool:
-    """Whether scores look like a target: they hold 0 and 1 only."""
-    return scores.numel() > 1 and bool(((scores == 0) | (scores == 1)).all())
+def looks_like_labels(values: Tensor) -> bool:
+    """Whether numbers are 0 and 1 only."""
+    return values.numel() > 1 and bool(((values == 0) | (values == 1)).all())
 
 
 def check_shape(scores: Tensor, target: Tensor) -> None:
@@ -466,11 +478,12 @@ def check_binary(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
     wrong = target != (target != 0)
     if wrong.any():
         cure = "Threshold it, e.g. target > 0.5, or leave items out by mask= or ignore_index=."
+        swapped = target.is_floating_point() and looks_like_labels(scores)
         raise_at_first(
             wrong if mask is None else mask & wrong,
             target,
             "target must hold only 0 and 1 where valid",
-            f"Scores hold only 0 and 1. {SWAPPED}" if is_swapped(scores) else cure,
+            f"Scores hold only 0 and 1. {SWAPPED}" if swapped else cure,
         )
 
 

@@ -81,9 +81,12 @@ def _ignore(
 ) -> tuple[Tensor, Tensor]:
     """The target and a mask that leaves out the items whose target is ignore_index."""
     check_ignore_index(ignore_index)
-    ignored = (
-        target == ignore_index if _holds(target.dtype, ignore_index) else torch.zeros_like(target, dtype=torch.bool)
-    )
+    if ignore_index != ignore_index:  # NaN
+        ignored = target.isnan()
+    elif _holds(target.dtype, ignore_index):
+        ignored = target == ignore_index
+    else:
+        ignored = torch.zeros_like(target, dtype=torch.bool)
     if target.shape == scores.shape:
         valid = ~ignored
     elif target.shape == scores.shape[: scores.dim() - task.event_dims]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .advice import Advice
-from .autograd import differentiable
+from .autograd import differentiable, remember_description
 from .checks import (
     check_list_weight,
     check_one_shape,
@@ -167,6 +167,7 @@ class StructuredLoss(GroupModule):
     ) -> None:
         super().__init__()
         check_parts(task, update)
+        remember_description(task)
         self.task = task
         self.update = update
         self.reduction = check_reduction(reduction)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from .checks import check_batch, check_finite, check_labels, check_loss, check_no_group, raise_at_first
 from .group_module import GroupModule
-from .training import WarmUp
 
 __all__ = ["ScoreMemory"]
 
@@ -54,7 +53,7 @@ class ScoreMemory(GroupModule):
         check_labels(target)
         check_no_group(check_loss(loss))
         self.loss = loss
-        self.register_buffer("target", target, persistent=False)
+        self.register_buffer("target", target.detach(), persistent=False)
         self.register_buffer("scores", torch.zeros(target.shape, device=target.device))
         self.register_buffer("seen", torch.zeros_like(target, dtype=torch.bool))
         self.process_group = process_group
@@ -109,10 +108,7 @@ class ScoreMemory(GroupModule):
 
     def _counted(self) -> Tensor:
         """(samples,) whether the loss looks at a sample."""
-        loss = self.loss
-        while isinstance(loss, WarmUp):
-            loss = loss.loss
-        ignored = getattr(loss, "ignore_index", None)
+        ignored = getattr(self.loss, "ignore_index", None)
         return torch.ones_like(self.seen) if ignored is None else self.target != ignored
 
     def _factors(self, counted: Tensor, items: Tensor) -> Tensor:

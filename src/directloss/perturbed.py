@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .checks import check_count, check_kind, check_loss, check_rate
+from .checks import check_count, check_kind, check_loss, check_rate, check_scores, check_tensors
 
 __all__ = ["Perturbed"]
 
@@ -22,18 +22,18 @@ class Perturbed(nn.Module):
     Args:
         loss: a loss on scores and a target, e.g. `AveragePrecisionLoss()`.
         noise: the standard deviation of normal noise, the scale of the other kinds.
-        copies: the number of noisy copies; all of them are solved in one call.
+        copies: the number of noisy copies.
         kind: "normal", "logistic" or "gumbel".
         relative: whether `noise` is in units of the standard deviation of all valid scores. If not, it is absolute.
         generator: for the random numbers; None uses torch's own.
 
-    Call it with scores, target and mask, as `loss`; scores may not be flat.
+    Call it as you call `loss`.
 
     >>> from directloss import AveragePrecisionLoss
-    >>> loss = Perturbed(AveragePrecisionLoss(), noise=0.5, copies=100, generator=torch.Generator().manual_seed(0))
+    >>> loss = Perturbed(AveragePrecisionLoss(), noise=0.5, copies=20, generator=torch.Generator().manual_seed(0))
     >>> scores, target = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 1, 1])
     >>> loss(scores, target), loss.eval()(scores, target)
-    (tensor(0.4158, grad_fn=<...>), tensor(0.4167, grad_fn=<...>))
+    (tensor(0.4167, grad_fn=<...>), tensor(0.4167, grad_fn=<...>))
     """
 
     def __init__(
@@ -57,12 +57,35 @@ class Perturbed(nn.Module):
         """The mean over noisy copies, or in `eval()` the loss itself."""
         if not self.training or not self.noise:
             return self.loss(scores, target, mask, **options)
+        check_tensors(scores, target, mask)
+        check_scores(scores, 1)
         noise = self.noise * self._draw(scores)
         if self.relative:
-            valid = scores.detach() if mask is None else scores.detach()[mask]
-            noise = noise * valid.std(correction=0)
-        given = (None if one is None else one.expand(self.copies, *one.shape) for one in (target, mask))
-        return self.loss(scores + noise, *given, **options)
+            noise = noise * self._spread(scores.detach(), target, mask)
+        values = [self.loss(scores + one, target, mask, **options) for one in noise]
+        return torch.stack(values).mean(0)
+
+    @property
+    def ignore_index(self) -> int | None:
+        """The value of the target that the loss leaves out."""
+        return getattr(self.loss, "ignore_index", None)
+
+    @property
+    def process_group(self) -> Any:
+        """The processes of the loss."""
+        return getattr(self.loss, "process_group", None)
+
+    def _spread(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+        """The standard deviation of all valid scores."""
+        if self.ignore_index is not None and target.shape == scores.shape:
+            valid = target != self.ignore_index
+            mask = valid if mask is None else mask & valid
+        if mask is not None and mask.dtype == torch.bool and mask.shape == scores.shape:
+            scores = scores.where(mask, 0.0)
+            count = mask.sum().clamp(min=1)
+            centre = scores.sum() / count
+            return (((scores - centre) * mask).square().sum() / count).sqrt()
+        return scores.std(correction=0)
 
     if TYPE_CHECKING:  # torch's own says nothing of the arguments
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from .autograd import remember_description
 from .checks import check_embeddings, check_parts, check_reduction, check_similarity
 from .group_module import GroupModule
 from .loss import is_autocast, structured_loss
@@ -46,6 +47,7 @@ class RetrievalLoss(GroupModule):
     ) -> None:
         super().__init__()
         check_parts(task, update)
+        remember_description(task)
         self.task = task
         self.update = update
         self.similarity = check_similarity(similarity)

@@ -17,7 +17,7 @@ from .checks import check_binary, check_finite, check_problems, check_strength, 
 from .groups import Groups
 from .update import TRUTH, Truth, UpdateSpec, Weight
 
-DERIVED = "_number", "_plans", "_scales"
+DERIVED = "_described", "_number", "_plans", "_scales"
 """What a task does not hand on to its copies."""
 
 __all__ = ["Contrast", "Output", "Problem", "Task"]
@@ -95,6 +95,7 @@ class Task(ABC):
     """Whether scores (n, 1) have the mean loss of one list of n. If not, losses refuse them without a mask."""
     binary: bool = False
     """Whether the target must be 0 or 1 for each item; a wrong one is then refused in the shape that the user has."""
+    _described: str | None = None
     _number: str | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:

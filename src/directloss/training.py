@@ -20,6 +20,7 @@ from .checks import (
     check_share,
     check_steps,
     check_warm_up,
+    raise_at_first,
 )
 
 __all__ = ["ClassesSampler", "PositivesSampler", "WarmUp", "accumulate"]
@@ -60,6 +61,11 @@ class WarmUp(nn.Module):
         self.first = first
         self._step, self._steps = 0, check_steps(steps)
         self._over = not steps  # of its own: compiled code then depends on this, and not on the number of the step
+
+    @property
+    def ignore_index(self) -> int | None:
+        """The value of the target that the loss leaves out."""
+        return getattr(self.loss, "ignore_index", None)
 
     @property
     def step(self) -> int:
@@ -207,6 +213,7 @@ class ClassesSampler(Sampler[list[int]]):
         self, labels: Tensor, batch_size: int, samples: int = 4, generator: torch.Generator | None = None
     ) -> None:
         check_labels(labels)
+        raise_at_first(~labels.isfinite(), labels, "labels must be finite", "Leave these samples out.")
         check_count("batch_size", batch_size)
         check_count("samples", samples, 2)
         self.classes = [(labels == label).nonzero().squeeze(1) for label in labels.unique()]

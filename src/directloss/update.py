@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from torch import Tensor
 
-from .checks import check_positive
+from .checks import check_positive, check_window
 
 __all__ = [
     "TRUTH",
@@ -152,7 +152,7 @@ class WindowDirect:
 
     Its value is the mean task loss of argmax F + t·L for t from −below to above: of the outputs in a window around the
     prediction. `PositiveDirect(ε)` is the window from 0 to ε, `NegativeDirect(ε)` that from −ε to 0, `CentralDirect(ε)`
-    that from −ε to ε. With a far larger `below` it comes near a hinge, which trusts the labels.
+    that from −ε to ε. With a far larger `below` it comes near a hinge, which trusts the labels, over above + below.
 
     >>> from directloss import AveragePrecisionLoss
     >>> scores, target = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([1, 0, 1, 0])
@@ -166,6 +166,7 @@ class WindowDirect:
     def __post_init__(self) -> None:
         for name in ("above", "below"):
             object.__setattr__(self, name, check_positive(name, getattr(self, name)))
+        check_window(self.above, self.below)
 
     @property
     def spec(self) -> UpdateSpec:

@@ -9,11 +9,13 @@ from directloss import (
     AveragePrecision,
     AveragePrecisionLoss,
     HitAtK,
+    NDCGLoss,
     PositiveDirect,
     StructuredLoss,
     TrainingWarning,
     WarmUp,
 )
+from directloss.families import ByRank, RankingTask
 
 RARE = (torch.arange(3200) % 64 == 0).reshape(100, 32)[
     :, torch.randperm(32, generator=torch.Generator().manual_seed(0))
@@ -39,12 +41,22 @@ def short(step):
     return torch.randn(8, 5, generator=torch.Generator().manual_seed(step))
 
 
+class Own(RankingTask):
+    """A metric whose parameter is called k, and is no number."""
+
+    def __init__(self, k):
+        self.k = k
+
+    def gain(self, positives, negatives):
+        return ByRank([1.0] * positives, [1 / rank for rank in range(1, positives + negatives + 1)])
+
+
 CASES = {
     "probabilities": (AveragePrecisionLoss, lambda step: normal(step).sigmoid(), labels, "pass the logits"),
     "no positives": (AveragePrecisionLoss, normal, lambda step: RARE[step % 100], "PositivesSampler"),
     "few items": (
         lambda: StructuredLoss(HitAtK(10), PositiveDirect(1.0)),
-        short, lambda step: torch.arange(5).expand(8, 5) == 1, "first 10 ranks, but lists have at most 5 items",
+        short, lambda step: torch.arange(5).expand(8, 5) == 1, "first 10 ranks.* at most 5 items, so that all",
     ),
     "no gradient": (
         lambda: AveragePrecisionLoss(PositiveDirect(1e-6)), normal, labels, "gradient was zero.*directloss.diagnose",
@@ -69,7 +81,7 @@ def test_what_is_surely_wrong_is_said_once_with_the_cure(case):
 
 def test_flat_lists_and_a_warm_up_are_watched_too():
     ids = torch.arange(32) // 4
-    with pytest.warns(TrainingWarning, match="at most 4 items. Lower k"):
+    with pytest.warns(TrainingWarning, match="at most 4 items, so that all rankings"):
         train(StructuredLoss(HitAtK(5), PositiveDirect(1.0)), normal, labels, indexes=ids)
     loss = WarmUp(AveragePrecisionLoss(), steps=20)
     with pytest.warns(TrainingWarning, match="pass the logits"):
@@ -81,6 +93,8 @@ def test_usual_training_validation_and_perfect_rankings_are_left_in_peace():
         warnings.simplefilter("error")
         train(AveragePrecisionLoss(), normal, labels)
         train(AveragePrecisionLoss(), lambda step: torch.zeros(32), labels)
+        train(NDCGLoss(k=10), short, lambda step: torch.arange(5).expand(8, 5) % 3)
+        train(StructuredLoss(Own(k=(1, 5)), PositiveDirect(1.0)), normal, labels)
         train(AveragePrecisionLoss(PositiveDirect(1e-3)), lambda step: 2.0 * labels(step) - 1, labels)
         train(AveragePrecisionLoss(reduction="none"), short, lambda step: torch.arange(5).expand(8, 5) == step % 5)
         loss = AveragePrecisionLoss()

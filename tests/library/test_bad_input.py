@@ -14,6 +14,7 @@ from directloss import (
     AveragePrecision,
     AveragePrecisionLoss,
     CentralDirect,
+    ClassesSampler,
     FMeasure,
     Hinge,
     IoU,
@@ -26,6 +27,7 @@ from directloss import (
     ScoreMemory,
     StructuredLoss,
     WarmUp,
+    WindowDirect,
     ZeroOne,
     checks,
     diagnose,
@@ -334,11 +336,24 @@ SLIPS = {
     ),
     "swapped": (lambda: AveragePrecisionLoss()(LABELS.float(), LIST), "Are they swapped. Scores come first"),
     "swapped labels": (lambda: metric(AveragePrecision(), LABELS, LIST), "Are they swapped. Scores come first"),
+    "integer scores": (lambda: AveragePrecisionLoss()(torch.arange(3), LABELS.float()), r"scores.float\(\)"),
+    "a grade for a label": (lambda: AveragePrecisionLoss()(LABELS.float(), LABELS * 2), "Threshold it"),
+    "ends of two shapes": (
+        lambda: WindowDirect(torch.ones(2), torch.ones(3)),
+        r"above has shape \(2,\) and below \(3,\)",
+    ),
+    "labels of nan": (
+        lambda: ClassesSampler(torch.tensor([0.0, torch.nan]), 2, 2),
+        "labels must be finite; got nan at index 1",
+    ),
     "swapped grades": (lambda: metric(NDCG(), LABELS.float(), LIST - 3), "Are they swapped. Scores come first"),
-    "sparse scores": (lambda: AveragePrecisionLoss()(S.to_sparse(), T), r"a sparse one: pass scores.to_dense\(\)"),
+    "sparse scores": (
+        lambda: AveragePrecisionLoss()(S.to_sparse(), T),
+        r"one of torch.sparse_coo. Pass scores.to_dense\(\)",
+    ),
     "nested scores": (
         lambda: AveragePrecisionLoss()(torch.nested.nested_tensor(list(S), layout=torch.jagged), T),
-        "a nested one: lists of different lengths go flat with indexes=",
+        "a nested one. Pass flat lists, with indexes=",
     ),
     "an ignored value of another type": (
         lambda: AveragePrecisionLoss(ignore_index=-100)(LIST, torch.tensor([1, 0, 156], dtype=torch.uint8)),

@@ -14,7 +14,9 @@ from directloss import (
     Perceptron,
     Perturbed,
     PositiveDirect,
+    ScoreMemory,
     StructuredLoss,
+    WarmUp,
 )
 
 
@@ -59,7 +61,7 @@ def test_with_the_perceptron_it_is_the_perturbed_fenchel_young_loss():
         loss = Perturbed(StructuredLoss(task, Perceptron(), "sum"), 0.5, 50, relative=False, generator=generator())
         noisy = scores.detach() + 0.5 * torch.randn(50, 3, 8, dtype=torch.float64, generator=generator())
         every = target.expand(50, 3, 8)
-        want = (task.infer(noisy, every).features - task.truth(noisy, every).features).sum(0)
+        want = (task.infer(noisy, every).features - task.truth(noisy, every).features).mean(0)
         torch.testing.assert_close(torch.autograd.grad(loss(scores, target), scores)[0], want)
     scores, classes = torch.tensor([[1.0, 0.5, -1.0]], requires_grad=True), torch.tensor([1])
     task = MulticlassZeroOne()
@@ -102,6 +104,45 @@ def test_there_is_no_noise_in_validation_and_bad_settings_are_refused():
             Perturbed(AveragePrecisionLoss(), **options)
     with pytest.raises(TypeError, match=r"Pass AveragePrecisionLoss\(\)"):
         Perturbed(AveragePrecisionLoss)
+
+
+def test_it_has_the_shapes_and_the_options_of_the_loss():
+    scores, target = problem()
+    made = {
+        "dim": (AveragePrecisionLoss(dim=0), {}),
+        "dim of the call": (AveragePrecisionLoss(), {"dim": 0}),
+        "sum": (AveragePrecisionLoss(reduction="sum"), {}),
+        "none": (AveragePrecisionLoss(reduction="none"), {"weight": torch.tensor([1.0, 2.0, 0.5])}),
+        "an ε for each list": (AveragePrecisionLoss(PositiveDirect(torch.tensor([0.1, 1.0, 10.0]))), {}),
+    }
+    for name, (loss, options) in made.items():
+        perturbed = Perturbed(loss, 0.5, 4, relative=False, generator=generator())
+        noise = 0.5 * torch.randn(4, 3, 8, dtype=torch.float64, generator=generator())
+        want = torch.stack([loss(scores + one, target, **options) for one in noise]).mean(0)
+        torch.testing.assert_close(perturbed(scores, target, **options), want, msg=name)
+    flat = Perturbed(AveragePrecisionLoss(), 0.5, 4)(scores.flatten(), target.flatten(), indexes=torch.arange(24) // 8)
+    assert torch.autograd.grad(flat, scores)[0].any()
+
+
+def test_ignored_items_have_no_say_in_the_noise_nor_in_a_memory():
+    scores, target = problem()
+    labels = target.long().masked_fill(torch.arange(8) > 5, -100)
+    values = []
+    for far in (0.0, 1e6, torch.nan):
+        given = scores.detach().masked_fill(labels == -100, far)
+        values.append(Perturbed(AveragePrecisionLoss(ignore_index=-100), 0.5, generator=generator())(given, labels))
+    assert values[0] == values[1] == values[2]
+    wrapped = WarmUp(Perturbed(AveragePrecisionLoss(ignore_index=-100)), 1)
+    assert wrapped(scores, labels).isfinite()
+    gradients = []
+    for loss in (
+        AveragePrecisionLoss(Hinge(), ignore_index=-100),
+        Perturbed(AveragePrecisionLoss(Hinge(), ignore_index=-100), 0.0),
+    ):
+        batch = torch.tensor([0.5, 0.2, 0.1], requires_grad=True)
+        memory = ScoreMemory(loss, torch.tensor([1, 0, 0, -100, -100, -100]))
+        gradients.append(torch.autograd.grad(memory(batch, torch.tensor([0, 1, 3])), batch)[0])
+    torch.testing.assert_close(*gradients)
 
 
 def test_grids_are_perturbed_too():

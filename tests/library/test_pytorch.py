@@ -20,14 +20,18 @@ from directloss import (
     AveragePrecision,
     AveragePrecisionAtK,
     AveragePrecisionLoss,
+    DAGPath,
+    MulticlassZeroOne,
     PositiveDirect,
     RetrievalLoss,
     StructuredLoss,
     Task,
+    Tversky,
     WarmUp,
     ZeroOne,
 )
-from directloss.autograd import describe
+from directloss.autograd import _make, describe
+from directloss.families import ByRank, RankingTask
 from directloss.tasks import TASKS
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -192,6 +196,38 @@ def test_an_exported_loss_is_the_same_loss_in_another_process(tmp_path):
 
     with pytest.raises(Exception, match=r"Local cannot be exported.*Define its class in a module"):
         torch.export.export(Step(Local()), given)
+
+
+def test_graphs_of_several_parameters_and_of_classes_of_one_name_are_told_apart():
+    torch.compiler.reset()
+    scores, target = problem(3, 8)
+    for alpha in (0.2, 0.3, 0.4):
+        loss = StructuredLoss(Tversky(alpha, 0.5), PositiveDirect(1.0))
+        compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(scores, target), loss(scores, target))
+
+    def made(power):
+        def gain(self, positives, negatives):
+            return ByRank([1.0] * positives, [power**rank for rank in range(positives + negatives)])
+
+        return type("Made", (RankingTask,), {"gain": gain, "__module__": __name__, "__qualname__": "Made"})()
+
+    tasks = [made(0.9), made(0.1)]
+    for task in tasks:
+        loss = StructuredLoss(task, PositiveDirect(1.0))
+        torch.testing.assert_close(torch.func.vmap(loss)(scores, target).mean(), loss(scores, target))
+
+
+@pytest.mark.parametrize(
+    "task", [DAGPath(((0, 1), (1, 2), (0, 2))), MulticlassZeroOne(costs=((0.0, 1.0), (0.5, 0.0)))], ids=repr
+)
+def test_tasks_that_derive_arrays_are_made_again_from_their_parameters(task):
+    again = _make(describe(task))
+    assert again == task
+    scores = torch.randn(3 if task.mask_dims is None and "DAG" in repr(task) else 2, dtype=torch.float64)
+    target = torch.tensor([0, 0, 1]) if len(scores) == 3 else torch.tensor(1)
+    for one, other in zip(again.infer(scores, target), task.infer(scores, target), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_graph_of_a_task_that_is_gone_says_so():

@@ -10,10 +10,13 @@ from benchmarks.scale import RandomGain, RPrecision
 from directloss import (
     ROCAUC,
     AveragePrecision,
+    AveragePrecisionAtK,
     BinaryDCG,
     HitAtK,
     Output,
+    PartialAUC,
     PositiveDirect,
+    ReciprocalRank,
     StructuredLoss,
     Task,
 )
@@ -131,3 +134,10 @@ def test_a_scale_is_measured_at_the_size_of_the_lists_that_one_trains_with():
         check_task(Shrinking(), problems=4, items=20)
     with pytest.warns(UserWarning, match="2000 items .* ε = 1 goes to the worst output"):
         check_task(Shrinking(), problems=4, items=2000)
+
+
+@pytest.mark.parametrize("task", [ReciprocalRank(), PartialAUC(0.1), AveragePrecisionAtK(10), BinaryDCG()], ids=repr)
+def test_one_more_positive_changes_the_scale_by_little(task):
+    for negatives in (37, 300):
+        scales = np.array([task.scale(positives, negatives) for positives in range(2, 17)])
+        assert np.abs(np.log(scales[1:] / scales[:-1])).max() < np.log(3)

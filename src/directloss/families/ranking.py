@@ -63,7 +63,8 @@ class RankingTask(KernelTask):
         sizes = _rounded(positives), _rounded(negatives)
         if sizes not in scales:
             try:
-                weights, discounts, by_rank = checked(self, self.gain(*sizes), *sizes)
+                with np.errstate(all="ignore"):  # it may be a size that the user never has
+                    weights, discounts, by_rank = checked(self, self.gain(*sizes), *sizes)
             except Exception:  # a gain of one size only; its own error, if it has one, comes again
                 sizes = positives, negatives
                 weights, discounts, by_rank = checked(self, self.gain(*sizes), *sizes)

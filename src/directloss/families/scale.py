@@ -14,7 +14,7 @@ __all__ = ["natural_scale"]
 
 Array = NDArray[np.float64]
 
-LISTS = 8  # that are drawn
+LISTS = 24  # that are drawn
 CELLS = 24  # at each end
 EPSILONS = 10.0 ** np.arange(-18, 6.1, 0.4)
 TYPICAL = 2.0  # the ε that goes half the way, in the middle of what is usual
@@ -27,7 +27,7 @@ def natural_scale(weights: Array, discounts: Array, by_rank: bool, negatives: in
     >>> natural_scale(np.ones(10), np.linspace(1, 0, 91), by_rank=False, negatives=90) > 0  # the area under ROC
     True
     """
-    positives = weights.size
+    positives, weights = weights.size, weights / weights.max()
     rows, columns = _edges(positives), _edges(negatives)
     starts = rows[:-1]
     weight = np.add.reduceat(weights, starts)
@@ -36,7 +36,8 @@ def natural_scale(weights: Array, discounts: Array, by_rank: bool, negatives: in
     best = float(weights @ (discounts[:positives] if by_rank else np.full(positives, discounts[0])))
     gains = weight[:, None] * discounts[(heaviest * by_rank)[:, None] + columns] / best
     generator = np.random.default_rng(0)
-    of_positives, of_negatives = (_drawn(edges, generator) for edges in (rows, columns))
+    normal = generator.standard_normal((2, LISTS, 4 * CELLS))  # the same for all sizes, so that the scale is smooth
+    of_positives, of_negatives = _drawn(rows, normal[0]), _drawn(columns, normal[1])
     epsilons = _halfway(of_positives, of_negatives, rows, columns, gains)
     if not epsilons.size:  # random lists have lost all already: take the perfect ranking
         places = (rows[:-1] + rows[1:]) / 2, positives + (columns[:-1] + columns[1:]) / 2
@@ -58,11 +59,15 @@ def _normal(share: Array) -> Array:
     return torch.special.ndtri(torch.from_numpy(share)).numpy()
 
 
-def _drawn(edges: NDArray[np.int64], generator: np.random.Generator) -> Array:
-    """A score for each cell of sorted scores from N(0, 1), the largest first, [lists, cells]."""
-    steps = generator.standard_gamma(np.diff(edges).astype(np.float64), (LISTS, edges.size - 1))
-    rest = generator.standard_gamma(1.0, (LISTS, 1))
-    share = (steps.cumsum(1) - steps / 2) / (steps.sum(1, keepdims=True) + rest)
+def _drawn(edges: NDArray[np.int64], normal: Array) -> Array:
+    """A score for each cell of sorted scores from N(0, 1), the largest first, [lists, cells].
+
+    The places of sorted uniform numbers are sums of exponential ones over the sum of all. A sum of n exponential
+    numbers is about the cube of a normal one (Wilson and Hilferty).
+    """
+    items = np.diff(edges).astype(np.float64)
+    steps = items * np.maximum(1 - 1 / (9 * items) + normal[:, : items.size] / (3 * np.sqrt(items)), 0.05) ** 3
+    share = (steps.cumsum(1) - steps / 2) / (steps.sum(1, keepdims=True) + 1)
     return -_normal(share)
 
 
@@ -81,5 +86,10 @@ def _halfway(a: Array, b: Array, rows: NDArray[np.int64], columns: NDArray[np.in
         most -= EPSILONS[:, None] * gains[row]
     loss = np.diff(most.max(2) + EPSILONS, axis=1) / np.diff(EPSILONS)
     start, top = loss[:, :1], loss[:, -1:]
-    reached = (loss >= (start + top) / 2).argmax(1)
-    return np.sqrt(EPSILONS[reached] * EPSILONS[reached + 1])[(top - start)[:, 0] > LEAST]
+    half = (start + top) / 2
+    reached = np.maximum((loss >= half).argmax(1), 1)
+    lists, middle = np.arange(len(loss)), np.log(EPSILONS[:-1] * EPSILONS[1:]) / 2
+    below, above = loss[lists, reached - 1], loss[lists, reached]
+    share = np.where(above > below, (half[:, 0] - below) / np.where(above > below, above - below, 1.0), 1.0).clip(0, 1)
+    crossing = np.exp(middle[reached - 1] + share * (middle[reached] - middle[reached - 1]))
+    return crossing[(top - start)[:, 0] > LEAST]

@@ -73,7 +73,7 @@ class NDCG(DiscountedGainTask):
         if gains.size and not (gains.min() >= 0 and gains.max() <= highest):  # nor for NaN
             wrong = torch.from_numpy(~((gains >= 0) & (gains <= highest)))
             expected = f"target must hold grades from 0 to {highest:g} where valid"
-            swapped = bool((scores == scores.round()).all())
+            swapped = target.is_floating_point() and not target.isnan().any() and bool((scores == scores.round()).all())
             raise_at_first(wrong, target, expected, SWAPPED if swapped else "Shift or scale them.")
         if self.gains == "exponential":
             np.exp2(gains, out=gains)
