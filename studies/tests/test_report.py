@@ -253,6 +253,17 @@ def test_nothing_is_concluded_while_a_run_is_missing(tmp_path):
     ]
 
 
+def test_claims_do_not_wait_for_methods_that_stand_beside(tmp_path, monkeypatch):
+    fill(tmp_path, "quick", 3, ["synthetic"])
+    store = Store(tmp_path / "synthetic" / "quick", STUDIES["synthetic"])
+    next(path for path, run in store.runs().items() if run.config.method == "per-01").unlink()
+    monkeypatch.setitem(vars(STUDIES["synthetic"]), "beside", ("per-01",))
+    (section,) = gathered(tmp_path)
+    assert section.missing == 1
+    assert {judge(claim) for claim in section.summary.claims} != {"too few runs to say"}
+    assert "1 run is missing, of methods that no claim is about." in section.takeaway
+
+
 def rewrite(path, part, **changes):
     """Change a result on disk, with a right checksum."""
     content = json.loads(path.read_text())

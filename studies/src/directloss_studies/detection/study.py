@@ -288,4 +288,5 @@ STUDY = Study(
     summarise=summarise,
     prepare=prepare,
     export=Export("detectors", export),
+    beside=LINEAR_MODELS,
 )

@@ -218,6 +218,8 @@ class Study(Generic[OptionsT, SourceT, ConfigT, ResultT]):
     source, a frozen dataclass of plain values, and notes for the person who runs it. None if a study makes its
     own data."""
     export: Export[ConfigT, ResultT] | None = None
+    beside: Sequence[str] = ()
+    """Methods that stand beside the others, and that no claim is about: claims do not wait for their runs."""
     presets: Sequence[str] = ("quick", "paper")
 
     @cached_property

@@ -106,10 +106,12 @@ def _section(store: Store[Any, Any], preset: str, stored: Mapping[Path, Run[Any,
         options = study.options_from(preset, begun, source)
         expected += [store.path(config) for config in study.configs(options, source)]
     runs = [stored[path] for path in expected if path in stored]
+    unfinished = [path for path in expected if path not in stored]
     seeds = max((seeds for _, seeds in sources), default=0)
     missing, left_out = len(expected) - len(runs), len(stored) - len(runs) + store.other_versions
     summary = study.summarise(runs)
-    if missing:  # by the rule nothing is concluded
+    beside = sum(Path(path).name.startswith(tuple(f"{name}-" for name in study.beside)) for path in unfinished)
+    if missing > beside:  # by the rule nothing is concluded
         summary = replace(summary, claims=[replace(one, complete=False) for one in summary.claims])
     newer = list(store.newer.values())
     return Section(study, preset, seeds, runs, missing, left_out, store.set_aside, summary, newer)

@@ -62,7 +62,11 @@ def takeaway(headline: str, claims: Sequence[Claim], seeds: int, missing: int) -
     number, of_seeds = sum(counts.values()), f"{seeds} seed{'s' if seeds != 1 else ''}"
     if missing:
         runs = "1 run is" if missing == 1 else f"{missing} runs are"
-        sentences.append(f"{runs} missing, so nothing is concluded yet.")
+        judged_all = bool(claims) and all(one.complete for one in claims)
+        sentences.append(
+            f"{runs} missing, "
+            + ("of methods that no claim is about." if judged_all else "so nothing is concluded yet.")
+        )
     elif claims and counts.keys() == {Verdict.TOO_FEW}:
         sentences.append(f"There are too few runs to judge any claim: {of_seeds}, and at least three are needed.")
     elif open_ := counts.get(Verdict.UNDECIDED, 0):
