@@ -79,6 +79,16 @@ def test_what_is_surely_wrong_is_said_once_with_the_cure(case):
         train(make(), scores, target)
 
 
+def test_padding_has_no_say_in_what_scores_are_like():
+    mask = torch.arange(32) < 28
+
+    def padded(step):
+        return normal(step).sigmoid().masked_fill(~mask, -1e9)
+
+    with pytest.warns(TrainingWarning, match="pass the logits"):
+        train(AveragePrecisionLoss(), padded, labels, mask=mask)
+
+
 def test_flat_lists_and_a_warm_up_are_watched_too():
     ids = torch.arange(32) // 4
     with pytest.warns(TrainingWarning, match="at most 4 items, so that all rankings"):

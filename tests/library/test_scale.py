@@ -141,3 +141,12 @@ def test_one_more_positive_changes_the_scale_by_little(task):
     for negatives in (37, 300):
         scales = np.array([task.scale(positives, negatives) for positives in range(2, 17)])
         assert np.abs(np.log(scales[1:] / scales[:-1])).max() < np.log(3)
+
+
+def test_where_random_lists_have_lost_all_the_scale_is_that_of_the_perfect_ranking():
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn((20, 20_000), generator=generator, dtype=torch.float64).sort(descending=True).values
+    target = (torch.arange(20_000) < 1).expand(scores.shape)
+    typical = typical_epsilon(HitAtK(1), scores, target)
+    assert 0.3 < typical.median() < 10
+    assert HitAtK(1).scale(1, 19_999) != 1.0

@@ -414,3 +414,15 @@ def test_a_score_that_is_not_a_number_is_found_wherever_it_is_unless_it_is_maske
         with pytest.raises(ValueError, match=rf"scores must be finite where valid.* at index {k}\."):
             loss(broken, target, indexes=indexes)
         assert loss(broken, target, ~broken.isnan(), indexes=indexes).isfinite()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ignored"),
+    [(torch.float32, -1), (torch.float32, torch.nan), (torch.uint8, 255), (torch.int8, -128), (torch.int64, -100)],
+)
+def test_ignored_items_are_those_with_that_value_in_any_type(dtype, ignored):
+    scores = torch.tensor([3.0, 2.0, 1.0, 0.0])
+    target = torch.tensor([0, 1, 0, 1]).to(dtype)
+    want = AveragePrecisionLoss()(scores[1:], target[1:])
+    target[0] = ignored
+    assert AveragePrecisionLoss(ignore_index=ignored)(scores, target) == want
