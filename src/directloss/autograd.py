@@ -10,7 +10,7 @@ string that makes the task again, in another process too: its class and its para
 
 import ast
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -118,7 +118,7 @@ def remember_description(task: Any) -> None:
     if torch.compiler.is_compiling():
         return
     kind = type(task)
-    if task._described is None and is_dataclass(kind) and kind.__dataclass_params__.frozen:  # pyright: ignore
+    if task._described is None and _is_declared(kind) and kind.__dataclass_params__.frozen:  # pyright: ignore
         described = _recipe(task) or ""
         object.__setattr__(task, "_described", described)
         if described:
@@ -131,7 +131,7 @@ def _recipe(task: Any) -> str | None:
     name = f"{kind.__module__}:{kind.__qualname__}"
     if kind.__module__ == "__main__" or _kinds.get(name) is not kind:
         return None
-    if is_dataclass(kind) and not torch.compiler.is_compiling():  # which does not read the fields of a class
+    if not torch.compiler.is_compiling() and _is_declared(kind):  # a compiler does not read the fields of a class
         parameters = {one.name: getattr(task, one.name) for one in fields(kind) if one.init}
     else:
         parameters = task.__getstate__()
@@ -139,6 +139,11 @@ def _recipe(task: Any) -> str | None:
         return None
     described = f"{name}:{parameters!r}"
     return described if len(described) <= LONGEST else None
+
+
+def _is_declared(kind: type) -> bool:
+    """Whether a class is a dataclass itself, so that its fields are all that it has; a subclass may have more."""
+    return "__dataclass_fields__" in vars(kind)
 
 
 def _is_plain(value: Any) -> bool:
@@ -165,7 +170,7 @@ def _make(described: str) -> Any:
     kind: Any = _kinds.get(f"{module}:{name}")
     if kind is None:
         raise RuntimeError(f"this graph needs the task {name} of the module {module}. Import that module first.")
-    if "__dataclass_fields__" in vars(kind):
+    if _is_declared(kind):
         return kind(**ast.literal_eval(parameters))
     task = kind.__new__(kind)
     vars(task).update(ast.literal_eval(parameters))

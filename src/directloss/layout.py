@@ -23,7 +23,7 @@ from .checks import (
 from .groups import Groups, group
 from .task import Task
 
-__all__ = ["Arranged", "arrange"]
+__all__ = ["Arranged", "arrange", "is_ignored"]
 
 
 class Arranged(NamedTuple):
@@ -81,12 +81,7 @@ def _ignore(
 ) -> tuple[Tensor, Tensor]:
     """The target and a mask that leaves out the items whose target is ignore_index."""
     check_ignore_index(ignore_index)
-    if ignore_index != ignore_index:  # NaN
-        ignored = target.isnan()
-    elif _holds(target.dtype, ignore_index):
-        ignored = target == ignore_index
-    else:
-        ignored = torch.zeros_like(target, dtype=torch.bool)
+    ignored = is_ignored(target, ignore_index)
     if target.shape == scores.shape:
         valid = ~ignored
     elif target.shape == scores.shape[: scores.dim() - task.event_dims]:
@@ -99,11 +94,15 @@ def _ignore(
     return target.masked_fill(ignored, 0), valid if mask is None else mask & valid
 
 
-def _holds(dtype: torch.dtype, value: int) -> bool:
-    """Whether a type holds a value: −100 as uint8 would be 156."""
-    if dtype.is_floating_point or dtype == torch.bool:
-        return True
-    return torch.iinfo(dtype).min <= value <= torch.iinfo(dtype).max
+def is_ignored(target: Tensor, ignore_index: float) -> Tensor:
+    """Which items of a target have the value that is left out; NaN is one, and uint8 has no −100."""
+    if ignore_index != ignore_index:
+        return target.isnan()
+    if not target.dtype.is_floating_point and target.dtype != torch.bool:
+        limits = torch.iinfo(target.dtype)
+        if not limits.min <= ignore_index <= limits.max:  # the comparison would wrap it
+            return torch.zeros_like(target, dtype=torch.bool)
+    return target == ignore_index
 
 
 def _check_values(task: Task, scores: Tensor, target: Tensor, mask: Tensor | None) -> None:

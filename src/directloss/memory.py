@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .checks import check_batch, check_finite, check_labels, check_loss, check_no_group, raise_at_first
 from .group_module import GroupModule
+from .layout import is_ignored
 
 __all__ = ["ScoreMemory"]
 
@@ -109,7 +110,7 @@ class ScoreMemory(GroupModule):
     def _counted(self) -> Tensor:
         """(samples,) whether the loss looks at a sample."""
         ignored = getattr(self.loss, "ignore_index", None)
-        return torch.ones_like(self.seen) if ignored is None else self.target != ignored
+        return torch.ones_like(self.seen) if ignored is None else ~is_ignored(self.target, ignored)
 
     def _factors(self, counted: Tensor, items: Tensor) -> Tensor:
         """How many samples of the list every sample of the batch stands for."""

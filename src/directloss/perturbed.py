@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .checks import check_count, check_kind, check_loss, check_rate, check_scores, check_tensors
+from .layout import is_ignored
 
 __all__ = ["Perturbed"]
 
@@ -78,7 +79,7 @@ class Perturbed(nn.Module):
     def _spread(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """The standard deviation of all valid scores."""
         if self.ignore_index is not None and target.shape == scores.shape:
-            valid = target != self.ignore_index
+            valid = ~is_ignored(target, self.ignore_index)
             mask = valid if mask is None else mask & valid
         if mask is not None and mask.dtype == torch.bool and mask.shape == scores.shape:
             scores = scores.where(mask, 0.0)

@@ -22,6 +22,7 @@ from .checks import (
     check_warm_up,
     raise_at_first,
 )
+from .layout import is_ignored
 
 __all__ = ["ClassesSampler", "PositivesSampler", "WarmUp", "accumulate"]
 
@@ -117,7 +118,8 @@ class WarmUp(nn.Module):
             return scores, target
         ignored, group = (getattr(self.loss, name, None) for name in ("ignore_index", "process_group"))
         if ignored is not None:
-            mask = (target != ignored) if mask is None else mask & (target != ignored)
+            valid = ~is_ignored(target, ignored)
+            mask = valid if mask is None else mask & valid
         if group is not None:
             from .distributed import gather
 

@@ -22,6 +22,7 @@ from directloss import (
     AveragePrecisionLoss,
     DAGPath,
     MulticlassZeroOne,
+    PartialAUC,
     PositiveDirect,
     RetrievalLoss,
     StructuredLoss,
@@ -31,7 +32,7 @@ from directloss import (
     ZeroOne,
 )
 from directloss.autograd import _make, describe
-from directloss.families import ByRank, RankingTask
+from directloss.families import ByNegatives, ByRank, RankingTask
 from directloss.tasks import TASKS
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -216,6 +217,25 @@ def test_graphs_of_several_parameters_and_of_classes_of_one_name_are_told_apart(
     for task in tasks:
         loss = StructuredLoss(task, PositiveDirect(1.0))
         torch.testing.assert_close(torch.func.vmap(loss)(scores, target).mean(), loss(scores, target))
+
+
+class Own(PartialAUC):
+    """A subclass of a dataclass, with a parameter that is no field."""
+
+    def __init__(self, power):
+        super().__init__(0.5)
+        object.__setattr__(self, "power", power)
+
+    def gain(self, positives, negatives):
+        return ByNegatives([1.0] * positives, [self.power**c for c in range(negatives + 1)])
+
+
+def test_a_subclass_with_more_than_fields_is_made_again_with_all_of_them():
+    scores, target = problem(3, 8)
+    for power in (0.9, 0.1):
+        loss = StructuredLoss(Own(power), PositiveDirect(1.0))
+        torch.testing.assert_close(torch.func.vmap(loss)(scores, target).mean(), loss(scores, target))
+        assert _make(describe(loss.task)).power == power
 
 
 @pytest.mark.parametrize(

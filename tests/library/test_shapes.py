@@ -20,9 +20,11 @@ from directloss import (
     LinearChain,
     MulticlassZeroOne,
     NegativeDirect,
+    Perturbed,
     PositiveDirect,
     RetrievalLoss,
     StructuredLoss,
+    WarmUp,
     metric,
 )
 from directloss.checks import check_list_task
@@ -425,4 +427,15 @@ def test_ignored_items_are_those_with_that_value_in_any_type(dtype, ignored):
     target = torch.tensor([0, 1, 0, 1]).to(dtype)
     want = AveragePrecisionLoss()(scores[1:], target[1:])
     target[0] = ignored
-    assert AveragePrecisionLoss(ignore_index=ignored)(scores, target) == want
+    loss = AveragePrecisionLoss(ignore_index=ignored)
+    assert loss(scores, target) == want
+    assert Perturbed(loss, 1e-9)(scores, target) == want
+    assert WarmUp(loss, 1)(scores.requires_grad_(), target).isfinite()
+
+
+def test_a_value_that_the_type_of_the_target_has_not_ignores_nothing():
+    scores, target = torch.tensor([3.0, 2.0, 1.0], requires_grad=True), torch.tensor([156, 1, 0], dtype=torch.uint8)
+    loss = AveragePrecisionLoss(ignore_index=-100)
+    for wrapped in (loss, WarmUp(loss, 1), Perturbed(loss)):
+        with pytest.raises(ValueError, match="must hold only 0 and 1 where valid; got 156"):
+            wrapped(scores, target)

@@ -27,6 +27,8 @@ def natural_scale(weights: Array, discounts: Array, by_rank: bool, negatives: in
     >>> natural_scale(np.ones(10), np.linspace(1, 0, 91), by_rank=False, negatives=90) > 0  # the area under ROC
     True
     """
+    if not (weights.max() > 0 and discounts[0] > 0):  # the plan refuses it
+        return 1.0
     positives, weights = weights.size, weights / weights.max()
     rows, columns = _edges(positives), _edges(negatives)
     starts = rows[:-1]
