@@ -1,5 +1,6 @@
 """Train a network on the metric itself: direct loss minimization with exact loss-augmented inference, for PyTorch."""
 
+from .adaptive_decay import AdaptiveDecay
 from .advice import TrainingWarning
 from .diagnosis import Diagnosis, diagnose
 from .loss import (
@@ -49,6 +50,7 @@ from .update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDi
 __all__ = [
     "NDCG",
     "ROCAUC",
+    "AdaptiveDecay",
     "Alignment",
     "AveragePrecision",
     "AveragePrecisionAtK",

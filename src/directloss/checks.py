@@ -21,9 +21,11 @@ __all__ = [
     "check_chunks",
     "check_classes",
     "check_count",
+    "check_decayed",
     "check_embeddings",
     "check_epsilons",
     "check_finite",
+    "check_held_out",
     "check_ignore_index",
     "check_indexes",
     "check_is_task",
@@ -42,6 +44,7 @@ __all__ = [
     "check_positive",
     "check_problems",
     "check_process_group",
+    "check_range",
     "check_rate",
     "check_reduction",
     "check_same_chunk",
@@ -571,6 +574,38 @@ def check_rate(name: str, value: Any, zero: bool = False) -> None:
     number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
     if not number or (value == 0 and not zero):
         raise ValueError(f"{name} must be a finite number, {'0 or more' if zero else 'more than 0'}; got {value!r}.")
+
+
+def check_range(low_name: str, low: Any, high_name: str, high: Any) -> None:
+    """Two numbers above 0, the first one less."""
+    check_rate(low_name, low)
+    check_rate(high_name, high)
+    if low >= high:
+        raise ValueError(f"{low_name} must be less than {high_name}; got {low!r} and {high!r}.")
+
+
+def check_decayed(optimizer: Any) -> list[dict[str, Any]]:
+    """Return the groups of parameters that decay."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer must be one of torch.optim; got {optimizer!r}. Pass AdamW(network.parameters()).")
+    groups = [group for group in optimizer.param_groups if group.get("weight_decay")]
+    if not groups:
+        raise ValueError(
+            "the optimizer has no group of parameters with weight decay, so there is nothing to adapt. Make it with "
+            "weight_decay=1.0, for example torch.optim.AdamW(network.parameters(), weight_decay=1.0)."
+        )
+    return groups
+
+
+def check_held_out(held: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return scores, target and mask of held-out rows."""
+    if not isinstance(held, tuple | list) or len(held) not in (2, 3) or not isinstance(held[0], Tensor):
+        raise TypeError(
+            f"held_out must return scores and target, and perhaps a mask; got {type(held).__name__}. "
+            "Pass for example held_out=lambda: (network(x), y)."
+        )
+    scores, target, *mask = held
+    return scores, target, mask[0] if mask else None
 
 
 def check_labels(target: Tensor) -> None:

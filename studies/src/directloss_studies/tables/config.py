@@ -9,6 +9,8 @@ from ..harness.options import DataOptions, Option
 from ..sweep import Curve, Setting, check_curves
 
 __all__ = [
+    "ADAPTIVE",
+    "DECAYED",
     "HUMAN",
     "LENGTHS",
     "NETWORKS",
@@ -25,7 +27,9 @@ __all__ = [
     "Tried",
 ]
 
-PROTOCOLS = ("untuned", "regularised", "tuned")
+DECAYED, ADAPTIVE = "decayed", "adaptive"
+"""Protocols with averaged weights: strong weight decay, and weight decay that follows overfitting."""
+PROTOCOLS = ("untuned", "regularised", DECAYED, ADAPTIVE, "tuned")
 NETWORKS = "networks"
 """The group of all methods that train the same network. Every other group is one method that is another model."""
 LENGTHS = (1, 2, 4, 8)
@@ -68,7 +72,9 @@ NOISES = (
 class TableOptions(DataOptions):
     """What the study takes."""
 
-    protocol: Annotated[str, Option("untuned: one default; regularised: also weight decay; tuned.")] = "untuned"
+    protocol: Annotated[
+        str, Option("untuned: one default; decayed: also weight decay; adaptive: decay follows overfitting; tuned.")
+    ] = "untuned"
     noise: Annotated[
         str | None,
         Option("Only wrong labels of this kind: symmetric, missing positives, near the boundary.", metavar="KIND"),

@@ -17,6 +17,8 @@ from ..harness.study import Study
 from ..sweep import Curve, Setting, average_precisions
 from .boosting import TREES, boost, installed
 from .config import (
+    ADAPTIVE,
+    DECAYED,
     HUMAN,
     LENGTHS,
     NETWORKS,
@@ -48,10 +50,16 @@ MORE_RATES = (0.0003, 0.001, 0.002, 0.005, 0.01, 0.03)
 TREES_AT_ONCE, TREE_RATE, LEAVES = 50, 0.1, 31.0
 TREE_RATES, TRIED_LEAVES = (0.03, 0.1), (4.0, 8.0, 31.0)
 SEEDS = 5
+STRONG_DECAY = 3.0
+FAIR_METHODS = ("x-ent", "weighted x-ent", "GCE", "symmetric x-ent", "ELR", "pairwise sigmoid", "Smooth-AP", "SOAP",
+                "x-ent → hinge-AP", "pos-AP", "x-ent → pos-AP", "x-ent → central-AP")  # fmt: skip
+"""Of decayed and of adaptive runs: all that win somewhere without decay, and none that knows the noise."""
 QUICK_METHODS = ("x-ent", "GCE", "pairwise sigmoid", "pos-AP", "x-ent → pos-AP")
 HUMAN_METHODS = ("x-ent", "weighted x-ent", "GCE", "ELR", "pairwise sigmoid", "Smooth-AP", "hinge-AP", "pos-AP",
                  "x-ent → pos-AP")  # fmt: skip
 """On tables with labels that people gave."""
+WITH_TREES = ("untuned", "tuned")
+ALL_NOISES = ("untuned", DECAYED, ADAPTIVE)
 QUICK_NOISES = NOISES[:2]
 QUICK_TABLES = ("Cardiotocography", "mammography", "satellite", "SpamBase")
 TUNED_TABLES = ("annthyroid", "breastw", "Cardiotocography", "cover", "magic.gamma", "mammography", "satellite",
@@ -73,7 +81,7 @@ def prepare(options: TableOptions, jobs: int = 0, steps: Steps = no_steps) -> tu
         parts, notes = tuple(Part(name, "") for name in LEARN), []
     else:
         parts, notes = find(options.data)
-    trees, more = installed() if options.preset != "quick" and options.protocol != "regularised" else ((), [])
+    trees, more = installed() if options.preset != "quick" and options.protocol in WITH_TREES else ((), [])
     return Source(options.protocol, parts, (NETWORKS, *trees)), [*notes, *more]
 
 
@@ -82,13 +90,13 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
     quick, protocol = options.preset == "quick", options.protocol
     if source is None:
         names = LEARN if quick else map(name_of, (*ADBENCH, PROTEIN))
-        groups = (NETWORKS,) if quick or protocol == "regularised" else (NETWORKS, *TREES)
+        groups = (NETWORKS, *TREES) if not quick and protocol in WITH_TREES else (NETWORKS,)
         source = Source(options.protocol, tuple(Part(name, "") for name in names), groups)
     parts = source.parts
     if wanted := QUICK_TABLES if quick else TUNED_TABLES if protocol == "tuned" else ():
         parts = tuple(part for part in parts if part.name in wanted) or parts[: len(wanted)]
     noises = _noises(options)
-    names = QUICK_METHODS if quick else tuple(METHODS)
+    names = QUICK_METHODS if quick else FAIR_METHODS if protocol in (DECAYED, ADAPTIVE) else tuple(METHODS)
     human = dict.fromkeys(noise for part in parts for noise in _given(part) if noise.given)
     found = []
     for seed in range(options.seeds or (3 if quick else SEEDS)):
@@ -96,7 +104,7 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
             for part in (part for part in parts if noise in (_given(part) or noises)):
                 for group in source.groups:
                     mine = Source(source.protocol, (part,), (group,))
-                    of_part = HUMAN_METHODS if part.given and not quick else names
+                    of_part = HUMAN_METHODS if part.given and names == tuple(METHODS) else names
                     methods = of_part if group == NETWORKS else (group,)
                     tried = tuple(Tried(method, _settings(method, protocol)) for method in methods)
                     longest = LENGTHS[-1] * (STEPS if group == NETWORKS else TREES_AT_ONCE)
@@ -105,11 +113,11 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
 
 
 def _noises(options: TableOptions) -> tuple[Noise, ...]:
-    """Which wrong labels are asked for; only the untuned study has other kinds than symmetric ones."""
+    """Which wrong labels are asked for; regularised and tuned methods have symmetric ones only."""
     if options.preset == "quick":
         known = QUICK_NOISES
     else:
-        known = NOISES if options.protocol == "untuned" else tuple(n for n in NOISES if n.kind == "symmetric")
+        known = tuple(n for n in NOISES if options.protocol in ALL_NOISES or n.kind == "symmetric")
     return tuple(noise for noise in known if options.noise in (None, noise.kind))
 
 
@@ -129,7 +137,7 @@ def _settings(method: str, protocol: str) -> tuple[Setting, ...]:
         leaves, rates = (METHODS[method].default,), MORE_RATES
     else:
         leaves, rates = METHODS[method].tried, RATES
-    decay = DECAY if protocol == "regularised" else 0.0
+    decay = {"regularised": DECAY, DECAYED: STRONG_DECAY, ADAPTIVE: 1.0}.get(protocol, 0.0)
     return tuple(Setting(strength, rate, decay) for strength in leaves for rate in rates)
 
 
@@ -155,7 +163,8 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
         seconds = train(
             train_rows, config.settings, facts, batch=config.batch, moments=moments, seed=config.seed, record=record,
             callback=lambda step: progress(step / config.iterations),
-            average=AVERAGE if config.source.protocol == "regularised" else 1.0,
+            average=1.0 if config.source.protocol in WITH_TREES else AVERAGE,
+            held_out=validation if config.source.protocol == ADAPTIVE else None,
         )  # fmt: skip
     else:
         ((method, settings),) = config.tried
@@ -213,8 +222,9 @@ STUDY = Study[TableOptions, Source, Config, Result](
         "of a table, with every loss, for 100 steps (length 1×) to 800 steps (8×). Labels of training and validation "
         "are made wrong: flipped at random, positives missed, or flipped near the boundary of a network that knows the "
         "right ones. AP is on test rows with right labels. Methods share rows, wrong labels, first weights and "
-        "batches. Untuned methods have one setting for all tables. Regularised ones also have weight decay, and are "
-        "measured with averaged weights. Tuned ones have six settings, chosen on noisy validation labels. An arrow "
+        "batches. Untuned methods have one setting for all tables. Regularised and decayed ones also have weight "
+        "decay (1 and 3), that of adaptive ones follows overfitting; these are measured with averaged weights. Tuned "
+        "ones have six settings, chosen on noisy validation labels. An arrow "
         "means: a tenth of the shortest training by cross-entropy, then the loss. Gradient boosting is another model."
     ),
     version=1,

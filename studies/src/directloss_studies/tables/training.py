@@ -6,8 +6,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
+
+from directloss import AdaptiveDecay
 
 from ..networks import Heads, Networks
 from ..sweep import Setting
@@ -60,6 +62,7 @@ def train(
     record: Callable[[str, Callable[[Tensor], Tensor]], None],
     callback: Callable[[int], object] = lambda step: None,
     average: float = 1.0,
+    held_out: Rows | None = None,
 ) -> dict[str, float]:
     """Train a network for every method and setting, to the last of the moments; return seconds a training by method.
 
@@ -67,7 +70,7 @@ def train(
     `record` is called for each method with what scores inputs: (items, columns) to (settings, items). A network whose
     scores are no longer finite stays as it is. The time of the networks is shared out among them; that of a loss is
     its own. Networks are measured with averaged weights, whose newest ones count for the share `average`, or more in
-    the first steps: 1 is no average.
+    the first steps: 1 is no average. With `held_out` the weight decay of every network follows its overfitting.
     """
     shares = {METHODS[name].positives for name in methods} if data.lists is None else {None}
     seconds: dict[str, float] = {}
@@ -75,7 +78,7 @@ def train(
     for share in sorted(shares, key=str):
         mine = {n: s for n, s in methods.items() if len(shares) == 1 or METHODS[n].positives == share}
         generator = torch.Generator().manual_seed(seed)
-        group = _Group(data, mine, facts, _batches(data, batch, share, generator), seed, average)
+        group = _Group(data, mine, facts, _batches(data, batch, share, generator), seed, average, held_out)
         for number in range(moments[-1]):
             group.step(number)
             if number + 1 in moments:
@@ -85,6 +88,39 @@ def train(
             callback(done // len(shares))
         seconds |= group.seconds()
     return seconds
+
+
+class _Adaptive:
+    """The library's `AdaptiveDecay` for each of several networks; each has an optimizer that only holds its decay."""
+
+    def __init__(self, networks: Networks, held_out: Rows) -> None:
+        self.networks, self.rows = networks, held_out
+        self.places = None if held_out.lists is None else _padded(held_out.lists)
+        self.scores: Tensor | None = None
+        count = len(networks.weights)
+        holders = [torch.optim.SGD([torch.zeros(1)], lr=0.0, weight_decay=1.0) for _ in range(count)]
+        self.each = [AdaptiveDecay(holder, lambda k=k: self._held_out(k)) for k, holder in enumerate(holders)]
+
+    def step(self, scores: Tensor, target: Tensor) -> Tensor:
+        """The weight decay (networks, 1) of this step."""
+        self.scores = None
+        return torch.tensor([[one.step(row, target)] for one, row in zip(self.each, scores, strict=True)])
+
+    def _held_out(self, k: int) -> tuple[Tensor, ...]:
+        """Scores by the network now, target, and for lists a mask; all networks are scored at once."""
+        if self.scores is None:
+            scores = torch.cat([self.networks(chunk) for chunk in self.rows.inputs.split(4096)], dim=1)
+            self.scores = scores.nan_to_num(0.0, 0.0, 0.0)
+        if self.places is None:
+            return self.scores[k], self.rows.target
+        return self.scores[k][self.places], self.rows.target[self.places], self.places >= 0
+
+
+def _padded(lists: Tensor) -> Tensor:
+    """The rows of every list (lists, rows), −1 where there is none."""
+    return nn.utils.rnn.pad_sequence(
+        [(lists == one).nonzero().squeeze(1) for one in lists.unique()], batch_first=True, padding_value=-1
+    )
 
 
 class _Group:
@@ -98,6 +134,7 @@ class _Group:
         batches: Iterator[Tensor],
         seed: int,
         average: float,
+        held_out: Rows | None,
     ) -> None:
         self.data, self.batches, self.average = data, batches, average
         self.shared = 0.0
@@ -134,6 +171,7 @@ class _Group:
         self.adam = OPTIMIZERS["adamw"](self.networks.weights)
         self.decay = torch.tensor(decays).unsqueeze(1)
         self.averaged = self.networks.weights.detach().clone()
+        self.adaptive = None if held_out is None else _Adaptive(self.networks, held_out)
 
     def step(self, number: int) -> None:
         """One step of Adam for all networks."""
@@ -155,6 +193,8 @@ class _Group:
                 self.times[place] += (taken := time.process_time() - start)
                 in_losses += taken
         (gradient,) = torch.autograd.grad(scores, weights, at_scores)
+        if self.adaptive is not None:
+            self.decay = self.adaptive.step(seen, target)
         with torch.no_grad():
             weights.sub_((self.rates * self.adam(gradient, self.decay)).where(finite, 0.0))
             self.averaged.lerp_(weights, max(self.average, 1 / (number + 1)))
