@@ -14,7 +14,8 @@ from directloss_studies.data.label_noise import flip_labels, flip_near_boundary,
 from directloss_studies.data.tables import check_tables
 from directloss_studies.data.tabular import TableError, read_blocks
 from directloss_studies.harness.progress import no_steps
-from directloss_studies.sweep import Setting
+from directloss_studies.sweep import Setting, average_precisions
+from directloss_studies.tables import training
 from directloss_studies.tables.boosting import TREES, boost, installed
 from directloss_studies.tables.config import (
     NETWORKS,
@@ -27,7 +28,8 @@ from directloss_studies.tables.config import (
 )
 from directloss_studies.tables.objectives import DIRECT, METHODS, ORACLES, WARM, Facts, Step
 from directloss_studies.tables.sets import LEARN, Boundary, find, noisy, split
-from directloss_studies.tables.study import STUDY, _official, prepare
+from directloss_studies.tables.study import FAIR_METHODS, STUDY, _official, prepare
+from directloss_studies.tables.tools import TOOLS, fit
 from directloss_studies.tables.training import Rows, _Group, train
 
 FACTS = Facts(rows=40, share=0.25, missed=0.3, invented=0.1, flipped=0.15, warm_up=4)
@@ -334,6 +336,38 @@ def test_official_metrics_of_lists():
     assert found["squared error"][0] == pytest.approx(sum(errors) / 2, abs=1e-5)
 
 
+@pytest.mark.parametrize("lists", [None, torch.arange(60) // 20])
+def test_decay_of_every_network_follows_its_own_overfitting(lists):
+    generator = torch.Generator().manual_seed(0)
+    inputs, target = torch.randn(120, 30, generator=generator), torch.arange(120) % 3 == 0  # nothing to learn
+    rows, held_out = (Rows(inputs[k::2], target[k::2], lists) for k in (0, 1))
+    methods = {"x-ent": (Setting(1.0, 0.05, 1.0),), "pos-AP": (Setting(1.0, 1e-9, 1.0),)}
+    seen = []
+    real = training.AdaptiveDecay.step
+
+    def step(self, *batch):
+        seen.append((id(self), real(self, *batch)))
+        return seen[-1][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training.AdaptiveDecay, "step", step)
+        train(rows, methods, FACTS, batch=60, moments=(200,), seed=0, record=lambda *_: None, held_out=held_out)
+    learns, rests = ([decay for who, decay in seen if who == some] for some in dict.fromkeys(who for who, _ in seen))
+    assert learns[-1] > 5 > 0.5 > rests[-1]  # one memorises, the other stays where it began
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_tools_learn_and_score(name):
+    pytest.importorskip("lightgbm" if name == "LGBMClassifier" else "sklearn")
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(400, 3, generator=generator)
+    target = inputs[:, 0] > 0.8
+    train_rows, validation, test = (Rows(inputs[k::3], target[k::3]) for k in range(3))
+    scores = fit(name, train_rows, validation, seed=0)(test.inputs)
+    assert scores.shape == (1, len(test.target))
+    assert average_precisions(scores, test.target)[0] > 0.9
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("preset", STUDY.presets)
 def test_every_method_has_as_many_settings_and_the_same_tables(preset, protocol):
@@ -347,16 +381,19 @@ def test_every_method_has_as_many_settings_and_the_same_tables(preset, protocol)
         assert {(c.seed, c.noise, c.table) for c in found if c.method == group} == cells
     tables = {config.table for config in found}
     networks = {name for config in found if config.method == NETWORKS for name in config.settings}
-    if preset == "quick":
+    if protocol == "tools":
+        assert {config.method for config in found} == TOOLS.keys()
+    elif preset == "quick":
         assert (len(tables), len({c.noise for c in found}), len(networks), len({c.seed for c in found})) == (4, 2, 5, 3)
     else:
-        assert networks == METHODS.keys()
-        assert set(ORACLES) < networks
+        averaged = protocol in ("decayed", "adaptive")
+        assert networks == (set(FAIR_METHODS) if averaged else METHODS.keys())
+        assert averaged or set(ORACLES) < networks
         assert len(tables) == (8 if protocol == "tuned" else 29)
         decays = {setting.weight_decay for config in found for some in config.settings.values() for setting in some}
-        assert decays == ({1.0} if protocol == "regularised" else {0.0})
+        assert decays == {{"decayed": 3.0, "adaptive": 1.0}.get(protocol, 0.0)}
         assert len({config.seed for config in found}) == 5
-        assert {c.noise for c in found} == {n for n in NOISES if protocol == "untuned" or n.kind == "symmetric"}
+        assert {c.noise for c in found} == {n for n in NOISES if protocol != "tuned" or n.kind == "symmetric"}
         seeds = [config.seed for config in found]
         assert seeds == sorted(seeds)  # what is finished can be compared
 
@@ -444,7 +481,7 @@ def test_folders_that_cannot_be_used_say_the_cure(tmp_path, monkeypatch):
         find(tmp_path)
     with pytest.raises(ValueError, match="--data DIR"):
         prepare(TableOptions(preset="paper"))
-    with pytest.raises(ValueError, match="untuned, regularised, tuned; got 'best'"):
+    with pytest.raises(ValueError, match="untuned, decayed, adaptive, tools, tuned; got 'best'"):
         prepare(TableOptions(protocol="best"))
     with pytest.raises(ValueError, match=r"--noise must be one of symmetric, missing positives, .*; got 'some'"):
         prepare(TableOptions(preset="paper", noise="some"))

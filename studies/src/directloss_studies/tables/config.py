@@ -16,7 +16,10 @@ __all__ = [
     "NETWORKS",
     "NOISES",
     "OFFICIAL",
+    "PLAIN",
     "PROTOCOLS",
+    "TOOLS",
+    "TUNED",
     "Config",
     "Noise",
     "Part",
@@ -27,9 +30,9 @@ __all__ = [
     "Tried",
 ]
 
-DECAYED, ADAPTIVE = "decayed", "adaptive"
-"""Protocols with averaged weights: strong weight decay, and weight decay that follows overfitting."""
-PROTOCOLS = ("untuned", "regularised", DECAYED, ADAPTIVE, "tuned")
+PLAIN, DECAYED, ADAPTIVE, TOOLS, TUNED = PROTOCOLS = ("untuned", "decayed", "adaptive", "tools", "tuned")
+"""Untuned; with strong weight decay and averaged weights; with weight decay that follows overfitting and averaged
+weights; what a user would take instead, as it comes; with settings chosen on validation rows."""
 NETWORKS = "networks"
 """The group of all methods that train the same network. Every other group is one method that is another model."""
 LENGTHS = (1, 2, 4, 8)
@@ -72,9 +75,7 @@ NOISES = (
 class TableOptions(DataOptions):
     """What the study takes."""
 
-    protocol: Annotated[
-        str, Option("untuned: one default; decayed: also weight decay; adaptive: decay follows overfitting; tuned.")
-    ] = "untuned"
+    protocol: Annotated[str, Option(f"One of: {', '.join(PROTOCOLS)}.")] = "untuned"
     noise: Annotated[
         str | None,
         Option("Only wrong labels of this kind: symmetric, missing positives, near the boundary.", metavar="KIND"),

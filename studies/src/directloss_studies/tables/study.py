@@ -24,7 +24,10 @@ from .config import (
     NETWORKS,
     NOISES,
     OFFICIAL,
+    PLAIN,
     PROTOCOLS,
+    TOOLS,
+    TUNED,
     Config,
     Noise,
     Part,
@@ -36,21 +39,22 @@ from .config import (
 from .objectives import METHODS
 from .sets import LEARN, Boundary, find, name_of, noisy, split
 from .summary import summarise
+from .tools import TOOLS as ALL_TOOLS
+from .tools import fit
 from .training import Rows, train
 
 __all__ = ["STUDY", "configs", "prepare", "run"]
 
 STEPS, BATCH, RATE = 100, 512, 0.005
 """Of the shortest training."""
-DECAY, AVERAGE = 1.0, 0.02
-"""Of regularised methods: AdamW's weight decay, and the share of the newest weights in the averaged ones."""
+DECAY, AVERAGE = 3.0, 0.02
+"""Of decayed methods AdamW's weight decay, and the share of the newest weights in averaged ones."""
 RATES = (0.002, 0.005)
 MORE_RATES = (0.0003, 0.001, 0.002, 0.005, 0.01, 0.03)
 """Of tuned methods with and without a strength."""
 TREES_AT_ONCE, TREE_RATE, LEAVES = 50, 0.1, 31.0
 TREE_RATES, TRIED_LEAVES = (0.03, 0.1), (4.0, 8.0, 31.0)
 SEEDS = 5
-STRONG_DECAY = 3.0
 FAIR_METHODS = ("x-ent", "weighted x-ent", "GCE", "symmetric x-ent", "ELR", "pairwise sigmoid", "Smooth-AP", "SOAP",
                 "x-ent → hinge-AP", "pos-AP", "x-ent → pos-AP", "x-ent → central-AP")  # fmt: skip
 """Of decayed and of adaptive runs: all that win somewhere without decay, and none that knows the noise."""
@@ -58,8 +62,7 @@ QUICK_METHODS = ("x-ent", "GCE", "pairwise sigmoid", "pos-AP", "x-ent → pos-AP
 HUMAN_METHODS = ("x-ent", "weighted x-ent", "GCE", "ELR", "pairwise sigmoid", "Smooth-AP", "hinge-AP", "pos-AP",
                  "x-ent → pos-AP")  # fmt: skip
 """On tables with labels that people gave."""
-WITH_TREES = ("untuned", "tuned")
-ALL_NOISES = ("untuned", DECAYED, ADAPTIVE)
+AVERAGED, WITH_TREES = (DECAYED, ADAPTIVE), (PLAIN, TUNED)
 QUICK_NOISES = NOISES[:2]
 QUICK_TABLES = ("Cardiotocography", "mammography", "satellite", "SpamBase")
 TUNED_TABLES = ("annthyroid", "breastw", "Cardiotocography", "cover", "magic.gamma", "mammography", "satellite",
@@ -81,8 +84,18 @@ def prepare(options: TableOptions, jobs: int = 0, steps: Steps = no_steps) -> tu
         parts, notes = tuple(Part(name, "") for name in LEARN), []
     else:
         parts, notes = find(options.data)
-    trees, more = installed() if options.preset != "quick" and options.protocol in WITH_TREES else ((), [])
-    return Source(options.protocol, parts, (NETWORKS, *trees)), [*notes, *more]
+    groups, more = _groups(options)
+    return Source(options.protocol, parts, groups), [*notes, *more]
+
+
+def _groups(options: TableOptions) -> tuple[tuple[str, ...], list[str]]:
+    """The groups of methods that can run, and notes on those that cannot."""
+    if options.protocol == TOOLS:
+        return tuple(ALL_TOOLS), []
+    if options.preset == "quick" or options.protocol not in WITH_TREES:
+        return (NETWORKS,), []
+    trees, notes = installed()
+    return (NETWORKS, *trees), notes
 
 
 def configs(options: TableOptions, source: Source | None = None) -> list[Config]:
@@ -90,13 +103,12 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
     quick, protocol = options.preset == "quick", options.protocol
     if source is None:
         names = LEARN if quick else map(name_of, (*ADBENCH, PROTEIN))
-        groups = (NETWORKS, *TREES) if not quick and protocol in WITH_TREES else (NETWORKS,)
-        source = Source(options.protocol, tuple(Part(name, "") for name in names), groups)
+        source = Source(options.protocol, tuple(Part(name, "") for name in names), _groups(options)[0])
     parts = source.parts
-    if wanted := QUICK_TABLES if quick else TUNED_TABLES if protocol == "tuned" else ():
+    if wanted := QUICK_TABLES if quick else TUNED_TABLES if protocol == TUNED else ():
         parts = tuple(part for part in parts if part.name in wanted) or parts[: len(wanted)]
     noises = _noises(options)
-    names = QUICK_METHODS if quick else FAIR_METHODS if protocol in (DECAYED, ADAPTIVE) else tuple(METHODS)
+    names = QUICK_METHODS if quick else FAIR_METHODS if protocol in AVERAGED else tuple(METHODS)
     human = dict.fromkeys(noise for part in parts for noise in _given(part) if noise.given)
     found = []
     for seed in range(options.seeds or (3 if quick else SEEDS)):
@@ -113,11 +125,11 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
 
 
 def _noises(options: TableOptions) -> tuple[Noise, ...]:
-    """Which wrong labels are asked for; regularised and tuned methods have symmetric ones only."""
+    """Which wrong labels are asked for; tuned methods have symmetric ones only."""
     if options.preset == "quick":
         known = QUICK_NOISES
     else:
-        known = tuple(n for n in NOISES if options.protocol in ALL_NOISES or n.kind == "symmetric")
+        known = tuple(n for n in NOISES if options.protocol != TUNED or n.kind == "symmetric")
     return tuple(noise for noise in known if options.noise in (None, noise.kind))
 
 
@@ -128,8 +140,10 @@ def _given(part: Part) -> tuple[Noise, ...]:
 
 def _settings(method: str, protocol: str) -> tuple[Setting, ...]:
     """One, or six: three strengths times two step sizes; or six step sizes where there is no strength."""
-    tuned = protocol == "tuned"
-    if method in TREES:
+    tuned = protocol == TUNED
+    if method in ALL_TOOLS:
+        leaves, rates = (1.0,), (1.0,)
+    elif method in TREES:
         leaves, rates = (TRIED_LEAVES, TREE_RATES) if tuned else ((LEAVES,), (TREE_RATE,))
     elif not tuned:
         leaves, rates = (METHODS[method].default,), (RATE,)
@@ -137,7 +151,7 @@ def _settings(method: str, protocol: str) -> tuple[Setting, ...]:
         leaves, rates = (METHODS[method].default,), MORE_RATES
     else:
         leaves, rates = METHODS[method].tried, RATES
-    decay = {"regularised": DECAY, DECAYED: STRONG_DECAY, ADAPTIVE: 1.0}.get(protocol, 0.0)
+    decay = {DECAYED: DECAY, ADAPTIVE: 1.0}.get(protocol, 0.0)
     return tuple(Setting(strength, rate, decay) for strength in leaves for rate in rates)
 
 
@@ -163,13 +177,18 @@ def run(config: Config, progress: Progress = no_progress) -> Result:
         seconds = train(
             train_rows, config.settings, facts, batch=config.batch, moments=moments, seed=config.seed, record=record,
             callback=lambda step: progress(step / config.iterations),
-            average=1.0 if config.source.protocol in WITH_TREES else AVERAGE,
+            average=AVERAGE if config.source.protocol in AVERAGED else 1.0,
             held_out=validation if config.source.protocol == ADAPTIVE else None,
         )  # fmt: skip
     else:
         ((method, settings),) = config.tried
         begin = time.process_time()
-        boost(method, train_rows, settings, moments, config.seed, record)
+        if method in ALL_TOOLS:
+            model = fit(method, train_rows, validation, config.seed)
+            for _ in moments:  # it trains as long as it likes
+                record(method, model)
+        else:
+            boost(method, train_rows, settings, moments, config.seed, record)
         seconds = {method: round((time.process_time() - begin) / len(settings), 4)}
         progress(1.0)
     curves = {metric: {method: tuple(rows) for method, rows in of.items()} for metric, of in found.items()}
@@ -222,10 +241,11 @@ STUDY = Study[TableOptions, Source, Config, Result](
         "of a table, with every loss, for 100 steps (length 1×) to 800 steps (8×). Labels of training and validation "
         "are made wrong: flipped at random, positives missed, or flipped near the boundary of a network that knows the "
         "right ones. AP is on test rows with right labels. Methods share rows, wrong labels, first weights and "
-        "batches. Untuned methods have one setting for all tables. Regularised and decayed ones also have weight "
-        "decay (1 and 3), that of adaptive ones follows overfitting; these are measured with averaged weights. Tuned "
-        "ones have six settings, chosen on noisy validation labels. An arrow "
-        "means: a tenth of the shortest training by cross-entropy, then the loss. Gradient boosting is another model."
+        "batches. Untuned methods have one setting for all tables. Decayed ones also have weight decay 3, that of "
+        "adaptive ones follows overfitting; these are measured with averaged weights. Tuned ones have six settings, "
+        "chosen on noisy validation labels. An arrow means: a tenth of the shortest training by cross-entropy, then "
+        "the loss. Gradient boosting is another model. Tools are classifiers as they come, on training and validation "
+        "rows."
     ),
     version=1,
     configs=configs,

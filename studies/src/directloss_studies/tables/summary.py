@@ -16,10 +16,11 @@ from .config import LENGTHS, OFFICIAL, PROTOCOLS, Noise, Run
 from .diagrams import critical_difference, mean_lines
 from .objectives import METHODS, WARM
 from .ranks import Ranks, holm, rank
+from .tools import TOOLS
 
 __all__ = ["summarise"]
 
-ALL = (*METHODS, *TREES)
+ALL = (*METHODS, *TREES, *TOOLS)
 BASELINE = "x-ent"
 OURS = f"{WARM}pos-AP"
 TIE = 0.005
@@ -68,7 +69,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
     flat = [
         *(record for of in variants for record in _mean_records(of, means[of])),
         *(record for (of, noise), some in ranks.items() for record in _rank_records(of, noise, some)),
-        *(record for of in shown if of.length == SHOWN[-1] for record in _by_table(test, of)),
+        *(record for of in variants if of.length in (SHOWN[-1], EARLY) for record in _by_table(test, of)),
         *_official_records(official),
         *records("tables", "seconds", seconds),
     ]
@@ -123,9 +124,9 @@ def _cell(test: Outcomes, variant: str, noise: float) -> Cell:
 
 
 def _shared(cell: Cell) -> list[str]:
-    """The tables that all networks have."""
+    """The tables that all networks have, or all methods if there is no network."""
     networks = [set(tables) for method, tables in cell.items() if method in METHODS]
-    return sorted(set.intersection(*networks)) if networks else []
+    return sorted(set.intersection(*(networks or map(set, cell.values())))) if cell else []
 
 
 def _of_all(cell: Cell) -> Cell:
@@ -163,7 +164,7 @@ def _rank_records(of: Variant, noise: float, ranks: Ranks) -> Iterator[Record]:
 def _by_table(test: Outcomes, of: Variant) -> Iterator[Record]:
     for noise in test.levels(of.name):
         outcomes = test.only(of.name, noise)
-        for name in dict.fromkeys(unit.class_ for unit in test.units(of.name, noise, BASELINE)):
+        for name in dict.fromkeys(unit.class_ for method in ALL for unit in test.units(of.name, noise, method)):
             of_table = records("tables", "test_ap", outcomes.of_class(name or ""))
             for record in sorted(of_table, key=lambda record: ALL.index(record.method)):
                 yield record._replace(class_=name)

@@ -134,7 +134,7 @@ class _Group:
         batches: Iterator[Tensor],
         seed: int,
         average: float,
-        held_out: Rows | None,
+        held_out: Rows | None = None,
     ) -> None:
         self.data, self.batches, self.average = data, batches, average
         self.shared = 0.0
