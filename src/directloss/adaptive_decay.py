@@ -7,7 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checks import check_count, check_decayed, check_held_out, check_is_task, check_range, check_rate, check_share
+from .checks import (
+    check_count,
+    check_decayed,
+    check_function,
+    check_held_out,
+    check_is_task,
+    check_range,
+    check_rate,
+    check_share,
+)
 from .metric import metric
 from .task import Task
 from .tasks import AveragePrecision
@@ -72,6 +81,7 @@ class AdaptiveDecay:
         process_group: Any = None,
     ) -> None:
         check_is_task(task := AveragePrecision() if task is None else task)
+        check_function("held_out", held_out)
         check_rate("gap", gap, zero=True)
         check_range("low", low, "high", high)
         check_share("start", start, zero=True)
@@ -83,7 +93,7 @@ class AdaptiveDecay:
         self.share = float(start)
         self.steps = 0
         self.train = self.held = self._length = None
-        self._groups = check_decayed(optimizer)
+        self._groups = check_decayed(optimizer, high)
         self._set()
 
     @property

@@ -25,6 +25,7 @@ __all__ = [
     "check_embeddings",
     "check_epsilons",
     "check_finite",
+    "check_function",
     "check_held_out",
     "check_ignore_index",
     "check_indexes",
@@ -584,8 +585,8 @@ def check_range(low_name: str, low: Any, high_name: str, high: Any) -> None:
         raise ValueError(f"{low_name} must be less than {high_name}; got {low!r} and {high!r}.")
 
 
-def check_decayed(optimizer: Any) -> list[dict[str, Any]]:
-    """Return the groups of parameters that decay."""
+def check_decayed(optimizer: Any, high: float) -> list[dict[str, Any]]:
+    """Return the groups of parameters that decay; a step at the highest decay must leave weights their sign."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer must be one of torch.optim; got {optimizer!r}. Pass AdamW(network.parameters()).")
     groups = [group for group in optimizer.param_groups if group.get("weight_decay")]
@@ -594,7 +595,19 @@ def check_decayed(optimizer: Any) -> list[dict[str, Any]]:
             "the optimizer has no group of parameters with weight decay, so there is nothing to adapt. Make it with "
             "weight_decay=1.0, for example torch.optim.AdamW(network.parameters(), weight_decay=1.0)."
         )
+    rate = max(float(group["lr"]) for group in groups)
+    if rate * high >= 1:
+        raise ValueError(
+            f"a learning rate {rate:g} and a weight decay of {high:g} would turn weights around in a step. "
+            "Pass a smaller `high`."
+        )
     return groups
+
+
+def check_function(name: str, value: Any) -> None:
+    """What is called later."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function; got {type(value).__name__}. Pass for example {name}=lambda: ….")
 
 
 def check_held_out(held: Any) -> tuple[Tensor, Tensor, Tensor | None]:
