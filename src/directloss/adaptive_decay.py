@@ -24,8 +24,50 @@ from .tasks import AveragePrecision
 __all__ = ["AdaptiveDecay"]
 
 KEPT_TRAIN, KEPT_HELD = 0.9, 0.7  # of the running means: each step of the first, each look at held-out rows
-STATE = "share", "steps", "train", "held"
+STATE = "share", "train", "held_out"  # of what follows overfitting, one number each
 SETTLING = 2  # looks that move nothing, because the running means have only begun
+
+
+class Overfitting:
+    """How far training is ahead of held-out rows, for networks side by side, and the weight decay that follows.
+
+    The decay moves between `low` and `high` on a logarithmic scale; `share` says where it is, from 0 to 1.
+    """
+
+    def __init__(self, networks: int, gap: float, low: float, high: float, start: float, pace: float) -> None:
+        self.gap, self.low, self.high, self.pace = gap, low, high, pace
+        self.looks = 0
+        self.share = torch.full((networks,), float(start), dtype=torch.float64)
+        self.train = torch.full((networks,), math.nan, dtype=torch.float64)
+        self.held_out = self.train.clone()
+
+    @property
+    def decay(self) -> Tensor:
+        """The weight decay of each network."""
+        return self.low * (self.high / self.low) ** self.share
+
+    def trained(self, quality: Tensor) -> None:
+        """Take note of the metric (networks,) of a training batch; NaN says nothing."""
+        self.train = _running_mean(self.train, quality, KEPT_TRAIN)
+
+    def look(self, quality: Tensor, group: Any = None) -> None:
+        """Take note of the metric (networks,) of held-out rows, and move the decay; processes of a group agree."""
+        self.held_out = _running_mean(self.held_out, quality, KEPT_HELD)
+        self.looks += 1
+        ahead = _mean_of_processes(self.train - self.held_out, group, quality.device)
+        if self.looks > SETTLING:
+            move = torch.where(ahead > self.gap, self.pace, -self.pace).where(~ahead.isnan(), 0.0)
+            self.share = (self.share + move).clamp(0.0, 1.0)
+
+
+def quality_at_length(task: Task, scores: Tensor, target: Tensor, mask: Tensor | None, length: int | None) -> Tensor:
+    """The metric of every list. A list longer than `length` is cut into parts of about it, by turns: their mean."""
+    parts = max(scores.shape[-1] // length, 1) if length else 1
+    cuts = [
+        (scores[..., k::parts], target[..., k::parts], None if mask is None else mask[..., k::parts])
+        for k in range(parts)
+    ]
+    return torch.stack([metric(task, *cut, reduction="none") for cut in cuts]).nanmean(0)
 
 
 class AdaptiveDecay:
@@ -88,18 +130,17 @@ class AdaptiveDecay:
         check_share("pace", pace)
         check_count("every", every)
         self.optimizer, self.held_out, self.task = optimizer, held_out, task
-        self.gap, self.low, self.high, self.pace, self.every = gap, low, high, pace, every
-        self.process_group = process_group
-        self.share = float(start)
+        self.every, self.process_group = every, process_group
         self.steps = 0
-        self.train = self.held = self._length = None
+        self._length: int | None = None
         self._groups = check_decayed(optimizer, high)
+        self._overfitting = Overfitting(1, gap, low, high, start, pace)
         self._set()
 
     @property
     def decay(self) -> float:
         """The weight decay now."""
-        return self.low * (self.high / self.low) ** self.share
+        return self._overfitting.decay.item()
 
     @torch.no_grad()
     def step(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
@@ -109,35 +150,16 @@ class AdaptiveDecay:
         held = check_held_out(self.held_out()) if looks or self._length is None else None
         if held is not None:
             self._length = held[0].shape[-1]
-        self.train = _mean(self.train, self._metric(scores.detach(), target, mask, self._length), KEPT_TRAIN)
+        self._overfitting.trained(self._quality(scores.detach(), target, mask, self._length))
         if held is not None and looks:
-            self.held = _mean(self.held, self._metric(*held, scores.shape[-1]), KEPT_HELD)
-            ahead = self._ahead(scores.device)
-            if self.steps > SETTLING * self.every and not math.isnan(ahead):
-                moved = self.share + (self.pace if ahead > self.gap else -self.pace)
-                self.share = min(1.0, max(0.0, moved))
+            self._overfitting.look(self._quality(*held, scores.shape[-1]), self.process_group)
         self._set()
         return self.decay
 
-    def _metric(self, scores: Tensor, target: Tensor, mask: Tensor | None, length: int | None) -> float:
-        """The mean over lists; a flat list is cut into parts of about this length, by turns."""
-        parts = max(scores.shape[-1] // length, 1) if scores.dim() == 1 and length else 1
-        cuts = [(scores, target, mask)] if parts == 1 else [
-            (scores[k::parts], target[k::parts], None if mask is None else mask[k::parts]) for k in range(parts)
-        ]  # fmt: skip
-        values = [metric(self.task, *cut).item() for cut in cuts]
-        counted = [value for value in values if not math.isnan(value)]
-        return sum(counted) / len(counted) if counted else math.nan
-
-    def _ahead(self, device: torch.device) -> float:
-        """By how much training is ahead, the mean over processes; NaN if nobody knows."""
-        ahead = math.nan if self.train is None or self.held is None else self.train - self.held
-        if self.process_group is None:
-            return ahead
-        known = torch.tensor([0.0, 0.0] if math.isnan(ahead) else [ahead, 1.0], dtype=torch.float64).to(device)
-        torch.distributed.all_reduce(known, group=self.process_group)
-        total, count = known.tolist()
-        return total / count if count else math.nan
+    def _quality(self, scores: Tensor, target: Tensor, mask: Tensor | None, length: int | None) -> Tensor:
+        """The mean over lists (1,); flat lists are compared at one length."""
+        length = length if scores.dim() == 1 else None
+        return quality_at_length(self.task, scores, target, mask, length).nanmean().reshape(1)
 
     def _set(self) -> None:
         for group in self._groups:
@@ -145,22 +167,35 @@ class AdaptiveDecay:
 
     def state_dict(self) -> dict[str, Any]:
         """All that changes, to go on after a break."""
-        return {name: getattr(self, name) for name in STATE}
+        now = self._overfitting
+        return {"steps": self.steps, "looks": now.looks} | {name: getattr(now, name).item() for name in STATE}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there. Load the optimizer first."""
+        self.steps, self._overfitting.looks = state["steps"], state["looks"]
         for name in STATE:
-            setattr(self, name, state[name])
+            setattr(self._overfitting, name, torch.tensor([state[name]], dtype=torch.float64))
         self._groups = [group for group in self.optimizer.param_groups if group["weight_decay"]]
         self._set()
 
     def __repr__(self) -> str:
-        known = {"decay": self.decay, "train": self.train, "held_out": self.held}
-        return f"AdaptiveDecay({', '.join(f'{k}={v:.2g}' for k, v in known.items() if v is not None)})"
+        now = self._overfitting
+        known = {"decay": self.decay, "train": now.train.item(), "held_out": now.held_out.item()}
+        return f"AdaptiveDecay({', '.join(f'{k}={v:.2g}' for k, v in known.items() if not math.isnan(v))})"
 
 
-def _mean(before: float | None, now: float, kept: float) -> float | None:
-    """A running mean; a value that is not a number does not count."""
-    if math.isnan(now):
-        return before
-    return now if before is None else kept * before + (1 - kept) * now
+def _running_mean(before: Tensor, now: Tensor, kept: float) -> Tensor:
+    """A running mean of each network; a value that is not a number does not count."""
+    now = now.to(before)
+    mean = torch.where(before.isnan(), now, kept * before + (1 - kept) * now)
+    return mean.where(~now.isnan(), before)
+
+
+def _mean_of_processes(ahead: Tensor, group: Any, device: torch.device) -> Tensor:
+    """The mean over the processes that know; NaN if none does."""
+    if group is None:
+        return ahead
+    known = torch.stack([ahead.nan_to_num(0.0), (~ahead.isnan()).double()]).to(device)
+    torch.distributed.all_reduce(known, group=group)
+    total, count = known.cpu()
+    return torch.where(count > 0, total / count, math.nan)

@@ -4,23 +4,18 @@ It needs the extra `sklearn`. Nothing else in the library imports this module.
 """
 
 import math
-from collections.abc import Iterator
-from copy import deepcopy
-from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch import Tensor
 
 from .checks import check_count, check_layers, check_parts, check_positive, check_rate, check_share
 from .loss import StructuredLoss
-from .metric import metric
+from .population import EVERY, MOST_LISTS, Candidate, Member, Population, batches, steps_of
 from .task import Task
 from .tasks import AveragePrecision
-from .training import WarmUp
 from .update import PositiveDirect, Update
 
 try:
@@ -39,6 +34,13 @@ __all__ = ["DirectLossClassifier"]
 
 CHUNK = 1 << 16  # rows that are scored at once
 LARGEST = 1e100  # number in a column whose variance can be taken
+AUTO = (), (64, 64)
+RATES = {False: 0.03, True: 0.005}  # by whether there are hidden layers
+DECAYS: dict[bool, tuple[float | str, ...]] = {False: (0.03, 3.0), True: (0.3, "adaptive")}
+ALONE = 3.0  # the weight decay where nothing is chosen
+EPOCHS, FEWEST = 100, 300  # epochs, and at least so many steps
+LOOKS = 14
+PATIENCE = 3  # times as long as the best model needed
 
 
 def _has_probabilities(classifier: Any) -> bool:
@@ -52,11 +54,15 @@ def _has_probabilities(classifier: Any) -> bool:
 
 
 class DirectLossClassifier(ClassifierMixin, BaseEstimator):
-    """A linear model or a network for two classes, trained to rank the rows of the second class first.
+    """A classifier for two classes, trained to rank the rows of the second class first.
 
     Every batch of rows is one list for the task. `fit` standardises the features, begins with cross-entropy that gives
-    both classes the same weight (`directloss.training.WarmUp`), takes batches that all have rows of both classes, and
-    averages the weights of the last steps. The defaults are the recipe that won on tables with wrong labels.
+    both classes the same weight, takes batches that all have rows of both classes, and averages weights over steps.
+
+    By default it chooses by itself. It trains linear models and networks, with several weight decays, side by side on
+    `folds` parts of the rows. The task's metric on the rows that each of them did not see chooses the model and when
+    its training should have ended. These rows need no better labels than the others. The classifier is the mean of the
+    chosen networks of all folds.
 
     `predict` needs a threshold. It is chosen so that as many training rows are predicted positive as are positive. With
     `calibrate=True` `predict` gives the more probable class instead, by `predict_proba`.
@@ -67,29 +73,28 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         task: what to optimise, a task on lists of 0 and 1; None: `AveragePrecision()`.
         update: which update; None: `PositiveDirect(epsilon)`.
         epsilon: the ε of that update, so that a grid search can choose it.
-        hidden: the widths of hidden layers; `()` is a linear model.
+        hidden: the widths of hidden layers; `()` is a linear model; "auto": `()` and `(64, 64)`.
+        weight_decay: of AdamW, or "adaptive": it follows overfitting, as `AdaptiveDecay`; "auto": several.
+        folds: parts of the rows, each of which is held out once; 1: hold out none, and take the last weights.
         batch_size: rows in a batch, approximately. Every batch has its share of positives, and at least one. If there
             are fewer positives than batches, they repeat.
-        epochs: passes over the rows, at most.
-        learning_rate: of AdamW; None: 0.001 for a network, 0.03 for a linear model.
-        weight_decay: of AdamW. The default is strong, as the recipe has it.
+        epochs: passes over the rows, at most; None: 100, or more if they are fewer than 300 batches. It ends earlier
+            when it is three times as long as the best model needed.
+        learning_rate: of AdamW; None: 0.005 for a network, 0.03 for a linear model.
         warm_up: the share of all steps, at the beginning, that use cross-entropy.
         average: the model is the mean of the weights after about so many last steps; 1: the last weights.
-        early_stopping: hold out rows, measure the task on them after each epoch, stop when it no longer grows, and
-            return to the best epoch. A small table needs all its rows.
-        validation_fraction: the share of rows of each class to hold out, at least one row of each, for
-            `early_stopping` and `calibrate`.
-        patience: epochs without a better value, after the warm-up, until early stopping stops.
         calibrate: fit a sigmoid to the scores of rows that were held out (Platt scaling), for `predict_proba`.
         random_state: a seed or a RandomState, for the same result every time. torch's own random numbers stay as they
             are.
         device: where to train, as torch names it. Predictions are made on the CPU, in float64.
-        verbose: print a line after each epoch.
+        verbose: print a line each time that the models are measured.
 
     Attributes:
         classes_: the two classes; the second one is positive.
-        history_: "loss" and, with early stopping, "validation": a list with one number an epoch. The loss is the mean
-            over steps, so it is cross-entropy in the warm-up. "validation" is the task's metric.
+        chosen_: hidden layers, weight decay and epochs of the model, and its quality: the mean over folds of the
+            task's metric on rows held out, NaN without folds.
+        candidates_: the same of every model, each time that they were measured.
+        history_: "loss": the mean over models and steps, one number an epoch; it is cross-entropy in the warm-up.
         threshold_: what `decision_function` subtracts from the network's score.
         network_: the network, for standardised features, with averaged weights.
 
@@ -105,16 +110,14 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         update: Update | None = None,
         *,
         epsilon: float = 1.0,
-        hidden: tuple[int, ...] = (64, 64),
+        hidden: tuple[int, ...] | str = "auto",
+        weight_decay: float | str = "auto",
+        folds: int = 3,
         batch_size: int = 512,
-        epochs: int = 100,
+        epochs: int | None = None,
         learning_rate: float | None = None,
-        weight_decay: float = 1.0,
         warm_up: float = 0.1,
         average: int = 50,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 10,
         calibrate: bool = False,
         random_state: Any = None,
         device: Any = "cpu",
@@ -124,15 +127,13 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         self.update = update
         self.epsilon = epsilon
         self.hidden = hidden
+        self.weight_decay = weight_decay
+        self.folds = folds
         self.batch_size = batch_size
         self.epochs = epochs
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
         self.warm_up = warm_up
         self.average = average
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
         self.calibrate = calibrate
         self.random_state = random_state
         self.device = device
@@ -151,35 +152,42 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         _refuse(refused)
         self._check_parameters()
         features, positive = self._rows(X, y, classes=None, first=True)
-        self._start(features.shape[1])
-        held = self._held_out(positive) if self.early_stopping or self.calibrate else np.zeros_like(positive)
-        self._scaler = StandardScaler().fit(features[~held] if held.any() else features)
-        validation = (features[held], torch.from_numpy(positive[held])) if self.early_stopping else None
-        self._train(features, positive, self.epochs, held, validation)
-        if self.calibrate:
-            self.threshold_, self.slope_ = _sigmoid(self._scores(features[held]), positive[held])
+        folds = self._number_of_folds(positive)
+        self._start(features.shape[1], folds)
+        self._scaler = StandardScaler().fit(features)
+        held_out = self._train(features, positive)
+        if held_out is not None:
+            del self._population  # what was not chosen
+        if self.calibrate and held_out is not None:
+            self.threshold_, self.slope_ = _sigmoid(*held_out)
         else:
             self.threshold_ = _threshold(self._scores(features), positive)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: Any) -> Self:
-        """Train one epoch on these rows, from where the last call of `fit` or `partial_fit` ended.
+        """Train one epoch on these rows, from where the last call of `partial_fit`, or of `fit` with folds=1, ended.
 
         The first call needs both classes, in y or in `classes`. The warm-up is as long as if `epochs` calls like the
         first one were to come. Features are standardised by the rows of all calls. The threshold is that of the rows of
-        this call. Rows of one class only teach nothing. No rows are held out.
+        this call. Rows of one class only teach nothing. No rows are held out, so nothing is chosen: "auto" stands for
+        a network with hidden layers (64, 64) and a weight decay of 3.
         """
         _refuse(refused)
         self._check_parameters()
         first = not hasattr(self, "threshold_")
+        if not first and not hasattr(self, "_population"):
+            raise ValueError(
+                "fit made a mean of networks, which partial_fit cannot train on. Pass folds=1 to fit, or begin with "
+                "partial_fit of a new classifier."
+            )
         features, positive = self._rows(X, y, classes, first)
         if first:
-            self._start(features.shape[1])
+            self._start(features.shape[1], 1)
             self._scaler, self.threshold_ = StandardScaler(), 0.0
         self._scaler.partial_fit(features)
         self.__dict__.pop("slope_", None)
         if positive.any() and not positive.all():
-            self._train(features, positive, 1, np.zeros_like(positive), None)
+            self._train(features, positive, epochs=1)
             self.threshold_ = _threshold(self._scores(features), positive)
         return self
 
@@ -202,14 +210,17 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         return np.stack([1 - positive, positive], axis=1)
 
     def _check_parameters(self) -> None:
-        check_layers("hidden", self.hidden)
+        if self.hidden != "auto":
+            check_layers("hidden", self.hidden)
+        if self.weight_decay not in ("auto", "adaptive"):
+            check_rate("weight_decay", self.weight_decay, zero=True)
+        check_count("folds", self.folds)
         check_count("batch_size", self.batch_size)
-        check_count("epochs", self.epochs)
-        check_count("patience", self.patience)
+        if self.epochs is not None:
+            check_count("epochs", self.epochs)
         check_count("average", self.average)
         if self.learning_rate is not None:
             check_rate("learning_rate", self.learning_rate)
-        check_rate("weight_decay", self.weight_decay, zero=True)
         check_positive("epsilon", self.epsilon)
         if self.update is not None and self.epsilon != 1.0:
             raise ValueError(
@@ -217,7 +228,10 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                 "that of the default update, PositiveDirect."
             )
         check_share("warm_up", self.warm_up, zero=True)
-        check_share("validation_fraction", self.validation_fraction, one=False)
+        if self.folds == 1:
+            for name, unknown in (("calibrate", self.calibrate), ("weight_decay", self.weight_decay == "adaptive")):
+                if unknown:
+                    raise ValueError(f"{name}={getattr(self, name)!r} needs rows held out. Pass folds=3, the default.")
 
     def _rows(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, first: bool) -> tuple[NDArray, NDArray]:
         """Checked features, and which rows are positive; at first also what the classes are."""
@@ -249,115 +263,123 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
             )
         return features, labels == self.classes_[1]
 
-    def _start(self, features: int) -> None:
-        """Make a network with its optimizer and loss, and where random numbers come from."""
-        self._task = AveragePrecision() if self.task is None else self.task
+    def _number_of_folds(self, positive: NDArray) -> int:
+        """As many as asked for, and as rows of the rarer class; 1 if it has one row."""
+        rarest = int(min(positive.sum(), (~positive).sum()))
+        if rarest == 1 and (self.calibrate or self.weight_decay == "adaptive"):
+            name = self.classes_.tolist()[int(positive.sum() == 1)]
+            raise ValueError(
+                f"calibrate and an adaptive weight_decay hold out a row of each class, and class {name!r} has 1 row. "
+                "Pass calibrate=False and a number as weight_decay."
+            )
+        return min(self.folds, rarest)
+
+    def _members(self, folds: int) -> list[Member]:
+        """The models that train; without folds there is nothing to choose by, so it is one."""
+        layers = AUTO if self.hidden == "auto" else (self.hidden,)
+        if folds == 1:
+            layers = layers[-1:]
+        found = []
+        for hidden in layers:
+            rate = self.learning_rate or RATES[bool(hidden)]
+            decays = DECAYS[bool(hidden)] if self.weight_decay == "auto" else (self.weight_decay,)
+            if folds == 1 and self.weight_decay == "auto":
+                decays = (ALONE,)
+            found += [Member(tuple(hidden), rate, None if decay == "adaptive" else decay) for decay in decays]
+        return found
+
+    def _start(self, features: int, folds: int) -> None:
+        """Make the models with their loss, and where random numbers come from."""
+        task = AveragePrecision() if self.task is None else self.task
         update = PositiveDirect(self.epsilon) if self.update is None else self.update
-        check_parts(self._task, update)
-        _check_task(self._task)
+        check_parts(task, update)
+        _check_task(task)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         self._generator = torch.Generator().manual_seed(int(seed))
-        self._trained = _network([features, *self.hidden, 1], self._generator)
-        self.network_, self._steps = deepcopy(self._trained), 0
-        rate = self.learning_rate or (1e-3 if self.hidden else 0.03)
-        self._optimizer = torch.optim.AdamW(
-            self._trained.parameters(), rate, weight_decay=self.weight_decay, fused=True
-        )
-        self._loss = WarmUp(StructuredLoss(self._task, update), 0, first=_balanced_cross_entropy)
+        self._population = Population(
+            self._members(folds), features, folds, StructuredLoss(task, update, "none"), self.average, self._generator,
+            self.device,
+        )  # fmt: skip
+        self._warm_steps: int | None = None
+        self.network_, _ = self._population.network(0)
         self.history_: dict[str, list[float]] = {"loss": []}
+        self.candidates_: list[Candidate] = []
         for name in ("threshold_", "slope_"):  # not fitted until the end
             self.__dict__.pop(name, None)
 
-    def _held_out(self, positive: NDArray) -> NDArray:
-        """Which rows to hold out: a share of each class, at least one row, drawn at random."""
-        held = np.zeros(len(positive), dtype=bool)
-        for name, rows in zip(self.classes_.tolist(), ((~positive).nonzero()[0], positive.nonzero()[0]), strict=True):
-            if len(rows) == 1:
-                raise ValueError(
-                    f"early_stopping and calibrate hold out a row of each class, and class {name!r} has 1 row. "
-                    "Pass early_stopping=False and calibrate=False."
-                )
-            count = min(max(round(self.validation_fraction * len(rows)), 1), len(rows) - 1)
-            held[rows[_permutation(len(rows), self._generator)[:count].numpy()]] = True
-        return held
-
     def _train(
-        self,
-        features: NDArray,
-        positive: NDArray,
-        epochs: int,
-        held: NDArray,
-        validation: tuple[NDArray, Tensor] | None,
-    ) -> None:
-        """Train on rows that are not held out, and return to the best epoch if there is a validation."""
+        self, features: NDArray, positive: NDArray, epochs: int | None = None
+    ) -> tuple[NDArray[np.float64], NDArray] | None:
+        """Train on folds of the rows and take the best, or without folds the last; scores and labels of rows held out.
+
+        With `epochs` the training goes on for so many.
+        """
+        population, rows = self._population, torch.from_numpy(positive)
         inputs = torch.from_numpy(self._scaler.transform(features)).to(self.device, torch.float32)
-        target = torch.from_numpy(positive).to(self.device)
-        classes = [torch.from_numpy((which & ~held).nonzero()[0]) for which in (positive, ~positive)]
-        steps = math.ceil(sum(map(len, classes)) / self.batch_size)
-        if not self.history_["loss"]:
-            self._loss.steps = math.ceil(self.warm_up * self.epochs * steps)
-        warm_up = math.ceil(self._loss.steps / steps)
-        self._move(self.device)
-        best, best_epoch, state = -math.inf, 0, None
-        for epoch, batches in zip(range(1, epochs + 1), _batches(classes, steps, self._generator), strict=False):
-            self.history_["loss"].append(self._epoch(inputs, target, batches, epoch))
-            line = f"epoch {epoch}/{epochs}: loss {self.history_['loss'][-1]:.4f}"
-            if validation is not None:
-                scores = torch.from_numpy(self._scores(validation[0]))
-                quality = metric(self._task, scores, validation[1]).item()
-                self.history_.setdefault("validation", []).append(quality)
-                line += f", validation {quality:.4f}"
-                if quality >= best:  # of epochs that are as good, the last one: a small table soon has no mistakes
-                    best, best_epoch = quality, epoch if quality > best else best_epoch
-                    state = deepcopy([network.state_dict() for network in self._networks()])
-            if self.verbose:
-                print(line, flush=True)
-            if validation is not None and epoch - max(best_epoch, warm_up) >= self.patience:
-                break
-        for network, weights in zip(self._networks(), state or (), strict=False):
-            network.load_state_dict(weights)
-        self._move("cpu")
+        target = rows.to(self.device)
+        folds = _folds(rows, population.folds, self._generator)
+        classes = [[part[rows[part]], part[~rows[part]]] for part in folds.train]
+        per_epoch = steps_of(classes, self.batch_size)
+        whole = (self.epochs or max(EPOCHS, math.ceil(FEWEST / per_epoch))) * per_epoch
+        if self._warm_steps is None:
+            self._warm_steps = math.ceil(self.warm_up * whole)
+        count = whole if epochs is None else epochs * per_epoch
+        moments = _moments(count) if population.folds > 1 else set()
+        best, best_step, held_out = -math.inf, count, None
+        losses: list[float] = []
+        for step, items in zip(range(1, count + 1), batches(classes, self.batch_size, self._generator), strict=False):
+            losses.append(self._step(inputs[items], target[items], step, per_epoch))
+            if population.folds > 1 and step % EVERY == 0:
+                seen = folds.held_out[:, : MOST_LISTS * items.shape[1]]
+                population.look(inputs[seen], target[seen], items.shape[1])
+            if step in moments:
+                held = inputs[folds.held_out]
+                found = population.qualities(held, target[folds.held_out])
+                self.candidates_ += [
+                    Candidate(
+                        of.hidden, "adaptive" if of.weight_decay is None else of.weight_decay, step / per_epoch, value
+                    )
+                    for of, value in zip(population.members, found.tolist(), strict=True)
+                ]
+                member = int(found.argmax())
+                if found[member] >= best:  # of models that are as good the last: a small table soon has no mistakes
+                    best, best_step = float(found[member]), step
+                    self.chosen_ = self.candidates_[len(self.candidates_) - len(found) + member]
+                    self.network_, scores = population.network(member, held)
+                    held_out = scores, folds.held_out
+                self._print(step / per_epoch, whole / per_epoch, losses)
+                if step >= PATIENCE * best_step and step >= count / PATIENCE:
+                    break
+            if step % per_epoch == 0:
+                self.history_["loss"].append(sum(losses[-per_epoch:]) / per_epoch)
+        if population.folds == 1:
+            (of,) = population.members
+            self.network_, _ = population.network(0)
+            self.chosen_ = Candidate(of.hidden, of.weight_decay or 0.0, population.steps / per_epoch, math.nan)
+            self._print(count / per_epoch, whole / per_epoch, losses)
+        self.network_.cpu()
+        if held_out is None:
+            return None
+        scores, places = held_out
+        return scores.double().cpu().numpy().ravel(), positive[places.numpy().ravel()]
 
-    @torch.enable_grad()
-    def _epoch(self, inputs: Tensor, target: Tensor, batches: tuple[Tensor, ...], epoch: int) -> float:
-        """Take a step on each batch; return the mean of the losses."""
-        total = torch.zeros((), device=inputs.device)
-        diverged, scores = None, total
-        means, weights = (tuple(network.parameters()) for network in self._networks())
+    def _step(self, inputs: Tensor, target: Tensor, step: int, per_epoch: int) -> float:
+        """Train on a batch of every fold; return the mean loss."""
+        population = self._population
         try:
-            for items in batches:
-                items = items.to(inputs.device)
-                before = self._loss.step
-                self._optimizer.zero_grad()
-                scores = self._trained(inputs[items])
-                value = self._loss(scores, target[items])
-                value.backward()
-                self._optimizer.step()
-                self._steps += 1
-                with torch.no_grad():  # the plain mean at first, so that a few steps count too
-                    for mean, weight in zip(means, weights, strict=True):
-                        mean.lerp_(weight, 1 / min(self._steps, self.average))
-                if before < self._loss.step == self._loss.steps:
-                    self._optimizer.state.clear()  # so that AdamW forgets cross-entropy; see docs/warm-up.md
-                total += value.detach()
-        except ValueError as error:  # the loss refuses scores that are not finite
-            if scores.isfinite().all():
-                raise
-            diverged = error
-        if diverged or not total.isfinite():
+            loss = population.step(inputs, target, warm=population.steps < (self._warm_steps or 0))
+        except FloatingPointError as error:
             raise ValueError(
-                f"Training diverged in epoch {epoch}: scores are no longer finite. Pass a smaller learning_rate."
-            ) from diverged
-        return total.item() / len(batches)
+                f"Training diverged in epoch {math.ceil(step / per_epoch)}: scores are no longer finite. Pass a "
+                "smaller learning_rate."
+            ) from error
+        if population.steps == self._warm_steps:
+            population.forget()
+        return loss
 
-    def _networks(self) -> tuple[nn.Module, nn.Module]:
-        """With averaged weights, and with those that are trained."""
-        return self.network_, self._trained
-
-    def _move(self, device: Any) -> None:
-        for network in self._networks():
-            network.to(device)
-        self._optimizer.load_state_dict(self._optimizer.state_dict())  # which moves it to where the weights are
+    def _print(self, epoch: float, epochs: float, losses: list[float]) -> None:
+        if self.verbose:
+            print(f"epoch {epoch:.1f} of {epochs:.0f}: loss {losses[-1]:.4f}, the best is {self.chosen_}", flush=True)
 
     @torch.no_grad()
     def _scores(self, features: NDArray) -> NDArray[np.float64]:
@@ -397,42 +419,39 @@ def _refuse(options: dict[str, Any]) -> None:
         raise TypeError(f"DirectLossClassifier got an unexpected argument {next(iter(options))!r}.")
 
 
-def _network(widths: list[int], generator: torch.Generator) -> nn.Sequential:
-    """Linear layers with ReLU between them, one score a row; weights as torch draws them, but from the generator."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(widths):
-        layer = nn.utils.skip_init(nn.Linear, inputs, outputs, dtype=torch.float32)
-        for parameter in layer.parameters():
-            nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5, generator=generator)
-        layers += [layer, nn.ReLU()]
-    return nn.Sequential(*layers[:-1], nn.Flatten(0))
+class _Folds(NamedTuple):
+    """Rows of every fold: those that train, and those held out (folds, rows)."""
+
+    train: list[Tensor]
+    held_out: Tensor
 
 
-def _balanced_cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy that gives both classes the same weight: negatives to positives of the batch, which has both."""
-    ratio = (~target).sum() / target.sum()
-    return binary_cross_entropy_with_logits(scores, target.to(scores.dtype), pos_weight=ratio)
+def _folds(positive: Tensor, folds: int, generator: torch.Generator) -> _Folds:
+    """Parts of the rows with the same numbers of both classes; a rest that does not divide is never held out.
 
-
-def _batches(classes: list[Tensor], steps: int, generator: torch.Generator) -> Iterator[tuple[Tensor, ...]]:
-    """Epochs without end: all rows in as many batches as steps, each with its share of both classes, at least one row.
-
-    A class of fewer rows than steps repeats them.
+    Rows held out are in random order, but the first ones have their share of both classes. One fold trains on all rows.
     """
-    counts = [max(len(rows), steps) for rows in classes]
-    batch_of = torch.cat([torch.arange(count, device="cpu") * steps // count for count in counts])
-    order, sizes = batch_of.argsort(stable=True), batch_of.bincount().tolist()
-    while True:
-        drawn = [
-            rows[_permutation(len(rows), generator)[torch.arange(count, device="cpu") % len(rows)]]
-            for rows, count in zip(classes, counts, strict=True)
-        ]
-        yield torch.cat(drawn)[order].split(sizes)
+    everything = torch.arange(len(positive), device="cpu")
+    if folds == 1:
+        return _Folds([everything], everything[None, :0])
+    parts = []
+    for of_class in (positive, ~positive):
+        rows = of_class.nonzero().squeeze(1)
+        rows = rows[torch.randperm(len(rows), generator=generator, device="cpu")]
+        parts.append(rows[: len(rows) // folds * folds].view(folds, -1))
+    places = torch.cat([(torch.arange(part.shape[1]) + 0.5) / part.shape[1] for part in parts]).argsort(stable=True)
+    held_out = torch.cat(parts, 1)[:, places]
+    train = []
+    for part in held_out:
+        mask = torch.ones(len(positive), dtype=torch.bool)
+        mask[part] = False
+        train.append(everything[mask])
+    return _Folds(train, held_out)
 
 
-def _permutation(items: int, generator: torch.Generator) -> Tensor:
-    """A random order, on the CPU whatever torch's default device is."""
-    return torch.randperm(items, generator=generator, device="cpu")
+def _moments(steps: int) -> set[int]:
+    """When models are measured: at the end, and before that each time at √2 less."""
+    return {round(steps * 2 ** (-k / 2)) for k in range(LOOKS)} - {0}
 
 
 def _threshold(scores: NDArray[np.float64], positive: NDArray) -> float:
