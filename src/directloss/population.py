@@ -85,6 +85,16 @@ class Population:
         ]
         self.steps = 0
 
+    @torch.no_grad()
+    def load(self, network: nn.Module) -> None:
+        """Go on from a network, the mean of as many as there are folds, with the only member."""
+        (stack,) = self.stacks
+        networks = network.networks if isinstance(network, Mean) else [network]
+        for place, some in enumerate(zip(*(one.parameters() for one in networks), strict=True)):
+            stacked = torch.stack(some).to(stack.means[place])
+            for weights in (stack.weights[place], stack.means[place]):
+                weights.copy_(stacked.view_as(weights))
+
     def step(self, inputs: Tensor, target: Tensor, warm: bool) -> float:
         """Train on a batch of every fold: inputs (folds, rows, features), target (folds, rows). Return the mean loss.
 
@@ -254,8 +264,8 @@ class _Stack:
 
 def _balanced_cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
     """Cross-entropy of each network that gives both classes the same weight; every batch has both."""
-    ratio = (~target).sum(1, keepdim=True) / target.sum(1, keepdim=True)
     labels = target.to(scores.dtype)
+    ratio = (1 - labels).sum(1, keepdim=True) / labels.sum(1, keepdim=True)
     return binary_cross_entropy_with_logits(scores, labels, pos_weight=ratio, reduction="none").mean(1)
 
 

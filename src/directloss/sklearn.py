@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .checks import check_count, check_layers, check_parts, check_positive, check_rate, check_share
 from .loss import StructuredLoss
-from .population import EVERY, MOST_LISTS, Candidate, Member, Population, batches, steps_of
+from .population import EVERY, MOST_LISTS, Candidate, Mean, Member, Population, batches, steps_of
 from .task import Task
 from .tasks import AveragePrecision
 from .update import PositiveDirect, Update
@@ -165,7 +165,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: Any) -> Self:
-        """Train one epoch on these rows, from where the last call of `partial_fit`, or of `fit` with folds=1, ended.
+        """Train one epoch on these rows, from where the last call of `fit` or `partial_fit` ended.
 
         The first call needs both classes, in y or in `classes`. The warm-up is as long as if `epochs` calls like the
         first one were to come. Features are standardised by the rows of all calls. The threshold is that of the rows of
@@ -175,15 +175,12 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         _refuse(refused)
         self._check_parameters()
         first = not hasattr(self, "threshold_")
-        if not first and not hasattr(self, "_population"):
-            raise ValueError(
-                "fit made a mean of networks, which partial_fit cannot train on. Pass folds=1 to fit, or begin with "
-                "partial_fit of a new classifier."
-            )
         features, positive = self._rows(X, y, classes, first)
         if first:
             self._start(features.shape[1], 1)
             self._scaler, self.threshold_ = StandardScaler(), 0.0
+        elif not hasattr(self, "_population"):
+            self._go_on(features.shape[1])
         self._scaler.partial_fit(features)
         self.__dict__.pop("slope_", None)
         if positive.any() and not positive.all():
@@ -296,10 +293,10 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         _check_task(task)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         self._generator = torch.Generator().manual_seed(int(seed))
+        self._loss = StructuredLoss(task, update, "none")
         self._population = Population(
-            self._members(folds), features, folds, StructuredLoss(task, update, "none"), self.average, self._generator,
-            self.device,
-        )  # fmt: skip
+            self._members(folds), features, folds, self._loss, self.average, self._generator, self.device
+        )
         self._warm_steps: int | None = None
         self.network_, _ = self._population.network(0)
         self.history_: dict[str, list[float]] = {"loss": []}
@@ -307,29 +304,42 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         for name in ("threshold_", "slope_"):  # not fitted until the end
             self.__dict__.pop(name, None)
 
+    def _go_on(self, features: int) -> None:
+        """Make a population of the networks that `fit` chose."""
+        networks = len(self.network_.networks) if isinstance(self.network_, Mean) else 1
+        decay = self.chosen_.weight_decay
+        hidden = self.chosen_.hidden
+        member = Member(hidden, self.learning_rate or RATES[bool(hidden)], ALONE if isinstance(decay, str) else decay)
+        self._population = Population(
+            [member], features, networks, self._loss, self.average, self._generator, self.device
+        )
+        self._population.load(self.network_)
+        self._warm_steps = 0
+
     def _train(
         self, features: NDArray, positive: NDArray, epochs: int | None = None
     ) -> tuple[NDArray[np.float64], NDArray] | None:
         """Train on folds of the rows and take the best, or without folds the last; scores and labels of rows held out.
 
-        With `epochs` the training goes on for so many.
+        With `epochs` the training goes on for so many, and no rows are held out.
         """
         population, rows = self._population, torch.from_numpy(positive)
         inputs = torch.from_numpy(self._scaler.transform(features)).to(self.device, torch.float32)
         target = rows.to(self.device)
-        folds = _folds(rows, population.folds, self._generator)
+        chooses = epochs is None and population.folds > 1
+        folds = _folds(rows, population.folds, chooses, self._generator)
         classes = [[part[rows[part]], part[~rows[part]]] for part in folds.train]
         per_epoch = steps_of(classes, self.batch_size)
         whole = (self.epochs or max(EPOCHS, math.ceil(FEWEST / per_epoch))) * per_epoch
         if self._warm_steps is None:
             self._warm_steps = math.ceil(self.warm_up * whole)
         count = whole if epochs is None else epochs * per_epoch
-        moments = _moments(count) if population.folds > 1 else set()
+        moments = _moments(count) if chooses else set()
         best, best_step, held_out = -math.inf, count, None
         losses: list[float] = []
         for step, items in zip(range(1, count + 1), batches(classes, self.batch_size, self._generator), strict=False):
             losses.append(self._step(inputs[items], target[items], step, per_epoch))
-            if population.folds > 1 and step % EVERY == 0:
+            if chooses and step % EVERY == 0:
                 seen = folds.held_out[:, : MOST_LISTS * items.shape[1]]
                 population.look(inputs[seen], target[seen], items.shape[1])
             if step in moments:
@@ -352,7 +362,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                     break
             if step % per_epoch == 0:
                 self.history_["loss"].append(sum(losses[-per_epoch:]) / per_epoch)
-        if population.folds == 1:
+        if not chooses:
             (of,) = population.members
             self.network_, _ = population.network(0)
             self.chosen_ = Candidate(of.hidden, of.weight_decay or 0.0, population.steps / per_epoch, math.nan)
@@ -426,14 +436,14 @@ class _Folds(NamedTuple):
     held_out: Tensor
 
 
-def _folds(positive: Tensor, folds: int, generator: torch.Generator) -> _Folds:
+def _folds(positive: Tensor, folds: int, hold_out: bool, generator: torch.Generator) -> _Folds:
     """Parts of the rows with the same numbers of both classes; a rest that does not divide is never held out.
 
-    Rows held out are in random order, but the first ones have their share of both classes. One fold trains on all rows.
+    Rows held out are in random order, but the first ones have their share of both classes.
     """
     everything = torch.arange(len(positive), device="cpu")
-    if folds == 1:
-        return _Folds([everything], everything[None, :0])
+    if not hold_out:
+        return _Folds([everything] * folds, everything[None, :0])
     parts = []
     for of_class in (positive, ~positive):
         rows = of_class.nonzero().squeeze(1)

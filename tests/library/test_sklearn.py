@@ -10,24 +10,26 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import average_precision_score, log_loss
+from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from directloss import (
+    ROCAUC,
     AveragePrecision,
     FMeasure,
     LinearChain,
     MulticlassZeroOne,
     PositiveDirect,
-    metric,
 )
-from directloss.sklearn import DirectLossClassifier, _balanced_cross_entropy, _batches, _sigmoid, _threshold
+from directloss.population import Population
+from directloss.sklearn import DirectLossClassifier, _folds, _sigmoid, _threshold
 
-SMALL = {"hidden": (8,), "epochs": 20, "batch_size": 64, "learning_rate": 0.03}
+SMALL = {"hidden": (8,), "weight_decay": 1.0, "epochs": 20, "batch_size": 64, "learning_rate": 0.03}
+ONE = {**SMALL, "folds": 1}
 X, Y = load_breast_cancer(return_X_y=True)
 
 
@@ -41,10 +43,8 @@ def table(rows=400, share=0.2, seed=0):
 
 CHECKS = parametrize_with_checks(
     [
-        DirectLossClassifier(**SMALL),
-        DirectLossClassifier(
-            hidden=(), epochs=20, batch_size=64, learning_rate=0.1, early_stopping=True, calibrate=True
-        ),
+        DirectLossClassifier(**ONE),
+        DirectLossClassifier(epochs=20, batch_size=64, calibrate=True),
     ]
 )
 
@@ -57,7 +57,7 @@ def test_scikit_learn_checks(estimator, check):
 def test_a_separable_table_is_learned():
     features, positive = table()
     for hidden in ((), (16,)):
-        classifier = DirectLossClassifier(hidden=hidden, epochs=60, learning_rate=0.03, batch_size=100, random_state=0)
+        classifier = DirectLossClassifier(hidden=hidden, epochs=60, batch_size=100, random_state=0)
         classifier.fit(features, positive)
         scores = classifier.decision_function(features)
         assert average_precision_score(positive, scores) > 0.99
@@ -72,18 +72,17 @@ def test_the_same_seed_gives_the_same_and_leaves_random_numbers_of_torch_alone()
     features, positive = table()
     before = torch.get_rng_state()
     first, second, other = (
-        DirectLossClassifier(**SMALL, early_stopping=True, random_state=seed).fit(features, positive)
-        for seed in (3, 3, 4)
+        DirectLossClassifier(**SMALL, random_state=seed).fit(features, positive) for seed in (3, 3, 4)
     )
     assert torch.equal(torch.get_rng_state(), before)
     assert (first.decision_function(features) == second.decision_function(features)).all()
-    assert first.history_ == second.history_
+    assert (first.history_, first.candidates_) == (second.history_, second.candidates_)
     assert (first.decision_function(features) != other.decision_function(features)).any()
 
 
 def test_a_copy_predicts_the_same_and_trains_on_the_same(tmp_path):
     features, positive = table()
-    classifier = DirectLossClassifier(**SMALL, random_state=0).fit(features, positive)
+    classifier = DirectLossClassifier(**ONE, random_state=0).fit(features, positive)
     joblib.dump(classifier, tmp_path / "classifier")
     copies = [pickle.loads(pickle.dumps(classifier)), joblib.load(tmp_path / "classifier")]
     expected = classifier.decision_function(features)
@@ -111,30 +110,26 @@ def test_pipelines_and_more_than_two_classes():
 
 
 @pytest.mark.parametrize("batch_size", [8, 50, 1000])
-@pytest.mark.parametrize("early_stopping", [False, True])
-def test_three_positives_are_enough(batch_size, early_stopping):
+@pytest.mark.parametrize("settings", [{"hidden": (), "weight_decay": 1.0, "folds": 1}, {}])
+def test_three_positives_are_enough(batch_size, settings):
     features, positive = table(rows=300, share=0.01)
     assert positive.sum() == 3
-    classifier = DirectLossClassifier(
-        hidden=(), epochs=20, learning_rate=0.1, batch_size=batch_size, early_stopping=early_stopping, random_state=0
-    ).fit(features, positive)
+    classifier = DirectLossClassifier(**settings, epochs=20, batch_size=batch_size, random_state=0)
+    classifier.fit(features, positive)
     assert average_precision_score(positive, classifier.decision_function(features)) > 0.5
 
 
-@pytest.mark.parametrize(("positives", "negatives", "steps"), [(3, 97, 10), (40, 60, 7), (97, 3, 10), (1, 1, 1)])
-def test_batches_hold_all_rows_and_their_share_of_both_classes(positives, negatives, steps):
-    rows = torch.arange(positives + negatives)
-    epochs = _batches([rows[:positives], rows[positives:]], steps, torch.Generator().manual_seed(0))
-    first, second = next(epochs), next(epochs)
-    for batches in (first, second):
-        assert len(batches) == steps
-        assert torch.cat(batches).unique().equal(rows)
-        for of, count in ((torch.less, positives), (torch.greater_equal, negatives)):
-            each = [int(of(batch, positives).sum()) for batch in batches]
-            assert min(each) >= max(1, count // steps)
-            assert max(each) <= -(-max(count, steps) // steps)
-            assert sum(each) == max(count, steps)
-    assert positives == 1 or not torch.cat(first).equal(torch.cat(second))
+@pytest.mark.parametrize(("positives", "negatives", "folds"), [(7, 93, 3), (40, 60, 5), (2, 2, 2)])
+def test_every_row_trains_in_all_folds_but_one_at_most(positives, negatives, folds):
+    target = torch.arange(positives + negatives) < positives
+    found = _folds(target, folds, True, torch.Generator().manual_seed(0))
+    assert found.held_out.unique().numel() == found.held_out.numel()
+    for train, held_out in zip(found.train, found.held_out, strict=True):
+        assert torch.cat([train, held_out]).sort().values.equal(torch.arange(len(target)))
+        assert target[held_out].sum() == positives // folds
+        assert len(held_out) == positives // folds + negatives // folds
+        first = held_out[: len(held_out) // 2 + 1]
+        assert 0 < target[first].sum() <= -(-positives // folds // 2) + 1
 
 
 def test_the_threshold_predicts_as_many_as_there_are():
@@ -151,7 +146,7 @@ def test_probabilities_are_calibrated_on_rows_held_out():
     assert (threshold, slope) == (pytest.approx(7, abs=0.1), pytest.approx(2, abs=0.1))
     features, _ = table(4000)
     labels = generator.random(4000) < 1 / (1 + np.exp(2 - 2 * features[:, 0]))
-    classifier = DirectLossClassifier(**SMALL, calibrate=True, validation_fraction=0.3, random_state=0)
+    classifier = DirectLossClassifier(**SMALL, calibrate=True, random_state=0)
     probabilities = classifier.fit(features[:3000], labels[:3000]).predict_proba(features[3000:])
     best = log_loss(labels[3000:], 1 / (1 + np.exp(2 - 2 * features[3000:, 0])))
     assert log_loss(labels[3000:], probabilities) < best + 0.05
@@ -167,53 +162,97 @@ def test_scores_that_say_nothing_give_the_share_of_positives():
 
 
 def test_without_calibration_there_are_no_probabilities():
-    classifier = DirectLossClassifier(**SMALL, early_stopping=True).fit(X, Y)
+    classifier = DirectLossClassifier(**SMALL).fit(X, Y)
     assert not hasattr(classifier, "predict_proba")
     with pytest.raises(AttributeError) as caught:
         classifier.predict_proba(X)
     assert "Pass calibrate=True" in str(caught.value.__cause__)
-    classifier = DirectLossClassifier(**SMALL, calibrate=True).fit(X, Y)
-    assert hasattr(classifier, "predict_proba")
+    assert hasattr(DirectLossClassifier(**SMALL, calibrate=True).fit(X, Y), "predict_proba")
+    classifier = DirectLossClassifier(**SMALL, calibrate=True).partial_fit(X, Y)
     with pytest.raises(AttributeError) as caught:
-        classifier.partial_fit(X, Y).predict_proba(X)
+        classifier.predict_proba(X)
     assert "After partial_fit" in str(caught.value.__cause__)
 
 
-def test_early_stopping_returns_to_the_best_epoch(capsys):
+def test_rows_held_out_choose_the_model_and_its_end(capsys):
     features, positive = table()
     noisy = positive ^ (np.random.default_rng(0).random(len(positive)) < 0.3)
-    settings = {**SMALL, "epochs": 60, "early_stopping": True, "validation_fraction": 0.5, "random_state": 0}
-    classifier = DirectLossClassifier(**settings, patience=3, verbose=True).fit(features, noisy)
-    values = classifier.history_["validation"]
-    warm_up = 6  # epochs, in which it never stops
-    assert len(values) == len(classifier.history_["loss"]) == max(np.argmax(values) + 1, warm_up) + 3 < 60
-    held = DirectLossClassifier(**settings)  # which rows these were: the first that the generator draws
-    held.classes_ = np.array([False, True])
-    held._start(features.shape[1])
-    rows = held._held_out(noisy)
-    scores = torch.from_numpy(classifier.decision_function(features[rows]))
-    assert metric(AveragePrecision(), scores, torch.from_numpy(noisy[rows])).item() == pytest.approx(max(values))
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(values)
-    assert lines[0] == f"epoch 1/60: loss {classifier.history_['loss'][0]:.4f}, validation {values[0]:.4f}"
+    for task, quality in ((AveragePrecision(), average_precision_score), (ROCAUC(), roc_auc_score)):
+        classifier = DirectLossClassifier(task, epochs=60, random_state=0, verbose=True).fit(features, noisy)
+        best, found = classifier.chosen_, classifier.candidates_
+        assert best.quality == max(one.quality for one in found) == pytest.approx(quality(noisy, positive), abs=0.15)
+        assert {one.hidden for one in found} == {(), (64, 64)}
+        assert {one.weight_decay for one in found} >= {"adaptive", 3.0}
+        epochs = sorted({one.epochs for one in found})
+        assert best.epochs in epochs
+        assert epochs[-1] <= max(60, 3 * 2**0.5 * best.epochs)
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == len(epochs)
+        assert lines[-1].startswith(f"epoch {epochs[-1]:.1f} of 60: loss ")
+        assert lines[-1].endswith(f"the best is {best}")
 
 
-def test_the_warm_up_is_cross_entropy_and_partial_fit_has_one_too():
+def test_the_classifier_is_the_mean_of_the_networks_of_all_folds():
+    features, positive = table(3000)
+    labels = positive ^ (np.random.default_rng(0).random(len(positive)) < 0.2)
+    one = DirectLossClassifier(hidden=(8,), weight_decay=0.0, random_state=0).fit(features[:300], labels[:300])
+    inputs = torch.from_numpy(one._scaler.transform(features)).float()
+    each = [network(inputs).detach() for network in one.network_.networks]
+    assert len(each) == 3
+    scores = one.decision_function(features)
+    np.testing.assert_allclose(scores + one.threshold_, torch.stack(each).mean(0), atol=1e-4)
+    alone = [average_precision_score(positive[300:], scores[300:]) for scores in map(np.asarray, each)]
+    assert average_precision_score(positive[300:], scores[300:]) > np.mean(alone)
+    linear = DirectLossClassifier(hidden=(), random_state=0).fit(features, labels)
+    assert [type(layer).__name__ for layer in linear.network_] == ["Linear", "Flatten"]  # so is the mean of linear ones
+
+
+def test_networks_side_by_side_train_as_alone():
+    features, positive = table(150)
+    settings = {"hidden": (8,), "epochs": 5, "random_state": 0}
+    both, alone = (
+        DirectLossClassifier(**settings, weight_decay=decay).fit(features, positive).candidates_
+        for decay in ("auto", 0.3)
+    )
+    assert [one.quality for one in both if one.weight_decay == 0.3] == pytest.approx([one.quality for one in alone])
+
+
+def test_a_weight_decay_that_follows_overfitting_is_strong_where_nothing_can_be_learned():
+    features, positive = table(300)
+    settings = {"hidden": (), "weight_decay": "adaptive", "random_state": 0}
+    nothing = np.random.default_rng(0).random((300, 60))
+
+    def decay(features):
+        classifier = DirectLossClassifier(**settings)
+        classifier._check_parameters()
+        classifier.classes_ = np.array([False, True])
+        classifier._start(features.shape[1], 3)
+        classifier._scaler = StandardScaler().fit(features)
+        classifier._train(features, positive)
+        return float(classifier._population.stacks[0].overfitting.decay.mean())
+
+    assert decay(nothing) > 5 > 1 > decay(features)
+
+
+def test_the_warm_up_is_cross_entropy_and_partial_fit_has_one_too(monkeypatch):
     features, positive = table()
-    settings = {**SMALL, "batch_size": 100, "random_state": 0}
-    whole, none = (DirectLossClassifier(**settings, warm_up=share).fit(features, positive) for share in (1.0, 0.0))
-    assert whole._loss.step == whole._loss.steps == 20 * 4
-    assert none._loss.step == none._loss.steps == 0
-    parts = DirectLossClassifier(**settings, warm_up=0.1)
+    settings = {**ONE, "batch_size": 100, "random_state": 0}
+    warm, parts = [], DirectLossClassifier(**settings, warm_up=0.1)
+    real = Population.step
+    monkeypatch.setattr(Population, "step", lambda *of, **more: warm.append(more["warm"]) or real(*of, **more))
+    for share, count in ((1.0, 80), (0.0, 0)):
+        DirectLossClassifier(**settings, warm_up=share).fit(features, positive)
+        assert warm == [True] * count + [False] * (80 - count)
+        warm.clear()
     for _ in range(4):
         parts.partial_fit(features, positive)
-    assert parts._loss.step == parts._loss.steps == 2 * 4
+    assert warm == [True] * 8 + [False] * 8
     assert len(parts.history_["loss"]) == 4
 
 
 def test_the_model_is_the_mean_of_the_last_weights():
     features, positive = table()
-    settings = {**SMALL, "batch_size": 400, "random_state": 0, "warm_up": 0.0}  # one step an epoch
+    settings = {**ONE, "batch_size": 400, "random_state": 0, "warm_up": 0.0}  # one step an epoch
 
     def weights(epochs, average):
         network = DirectLossClassifier(**{**settings, "epochs": epochs, "average": average}).fit(features, positive)
@@ -222,13 +261,6 @@ def test_the_model_is_the_mean_of_the_last_weights():
     steps = [weights(epochs, 1) for epochs in (1, 2, 3)]
     torch.testing.assert_close(weights(3, 50), sum(steps) / 3)
     torch.testing.assert_close(weights(3, 2), steps[0] / 4 + steps[1] / 4 + steps[2] / 2)
-
-
-def test_the_warm_up_gives_both_classes_the_same_weight():
-    scores, target = torch.tensor([1.0, -2.0, 0.5, 0.0]), torch.tensor([True, False, False, False])
-    value = _balanced_cross_entropy(scores, target)
-    each = torch.nn.functional.softplus(torch.where(target, -scores, scores))
-    assert value.item() == pytest.approx((3 * each[0] + each[1:].sum()).item() / 4)
 
 
 def test_partial_fit_learns_from_parts_also_those_of_one_class():
@@ -265,7 +297,7 @@ def test_settings_of_torch_do_not_matter():
 
 
 def test_a_failed_fit_leaves_nothing_that_predicts():
-    classifier = DirectLossClassifier(**SMALL).fit(X, Y)
+    classifier = DirectLossClassifier(**ONE).fit(X, Y)
     with pytest.raises(ValueError, match="diverged"):
         classifier.set_params(learning_rate=1e25).fit(X, Y)
     with pytest.raises(NotFittedError):
@@ -273,31 +305,41 @@ def test_a_failed_fit_leaves_nothing_that_predicts():
     assert classifier.set_params(learning_rate=0.03).partial_fit(X, Y).predict(X).shape == Y.shape
 
 
+@pytest.mark.parametrize("hidden", [(), (8,)])
+def test_partial_fit_goes_on_from_what_was_chosen(hidden):
+    features, positive = table(1000)
+    settings = {**SMALL, "hidden": hidden, "learning_rate": 1e-9, "random_state": 0}
+    classifier = DirectLossClassifier(**settings).fit(features[:500], positive[:500])
+    classifier._scaler.partial_fit = lambda rows: classifier._scaler  # so that rows stay where they were
+    before = classifier.decision_function(features) + classifier.threshold_
+    after = classifier.partial_fit(features[500:], positive[500:])
+    np.testing.assert_allclose(after.decision_function(features) + after.threshold_, before, atol=1e-4)
+    learns = classifier.set_params(learning_rate=0.03)
+    del learns._population
+    moved = learns.partial_fit(features, ~positive).decision_function(features) + learns.threshold_
+    assert np.abs(moved - before).max() > 0.01
+
+
 REFUSED = [
     ({}, X, np.ones(len(X)), ValueError, "two classes; got 1 class"),
     ({}, X, np.arange(len(X)) % 3, ValueError, "Only binary classification is supported.*OneVsRestClassifier"),
     ({}, np.where(X > 1000, np.nan, X), Y, ValueError, "contains NaN"),
     ({}, np.where(X > 1000, np.inf, X), Y, ValueError, "contains infinity"),
-    ({"early_stopping": True}, X[:10], np.arange(10) == 0, ValueError, "class True has 1 row. Pass early_stopping"),
+    ({"calibrate": True}, X[:10], np.arange(10) == 0, ValueError, "class True has 1 row. Pass calibrate=False"),
+    ({"calibrate": True, "folds": 1}, X, Y, ValueError, r"calibrate=True needs rows held out. Pass folds=3"),
+    ({"weight_decay": "adaptive", "folds": 1}, X, Y, ValueError, r"weight_decay='adaptive' needs rows held out"),
+    ({"weight_decay": "strong"}, X, Y, ValueError, "weight_decay must be a finite number"),
     ({"hidden": 64}, X, Y, TypeError, r"hidden must be a tuple .* pass \(64,\)"),
     ({"hidden": (0,)}, X, Y, ValueError, "a width in hidden must be at least 1"),
     ({"batch_size": 0}, X, Y, ValueError, "batch_size must be at least 1"),
     ({"epochs": 1.5}, X, Y, TypeError, "epochs must be an integer"),
-    ({"patience": 0}, X, Y, ValueError, "patience must be at least 1"),
+    ({"folds": 0}, X, Y, ValueError, "folds must be at least 1"),
     ({"learning_rate": 0}, X, Y, ValueError, "learning_rate must be a finite number, more than 0"),
     ({"learning_rate": 1e25}, X, Y, ValueError, "diverged in epoch 1.*smaller learning_rate"),
     ({}, X * [1.0, 1e200, *[1.0] * (X.shape[1] - 2)], Y, ValueError, "column 1 of X holds numbers up to .*e\\+20"),
     ({"learning_rate": 1e25, "warm_up": 1.0}, X, Y, ValueError, "diverged in epoch 1.*smaller learning_rate"),
     ({"weight_decay": -1.0}, X, Y, ValueError, "weight_decay must be a finite number, 0 or more"),
     ({"warm_up": 1.1}, X, Y, ValueError, "warm_up must be a share"),
-    (
-        {"validation_fraction": 0.0},
-        X,
-        Y,
-        ValueError,
-        "must be a share, more than 0 and less than 1",
-    ),
-    ({"validation_fraction": 1.0}, X, Y, ValueError, "less than 1; got 1.0"),
     ({"task": AveragePrecision}, X, Y, TypeError, "task must be an instance"),
     ({"task": LinearChain()}, X, Y, TypeError, "task must be one on lists of 0 and 1"),
     ({"task": MulticlassZeroOne()}, X, Y, TypeError, "task must be one on lists of 0 and 1"),
