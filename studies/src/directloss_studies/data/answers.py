@@ -81,9 +81,8 @@ def convert_answers(root: Path, steps: Steps) -> str:
         texts, tweets = _tweets(*tweet_texts)
         columns = model(texts, steps("columns of tweets"))
     _write(root / "tweets.npz", columns, tweets.right, {"single": tweets.single()})
-    kinds = [("product", product, kind, labels) for kind, labels in given.items()]
-    kinds += [("tweets", tweets, "single", tweets.single())]
-    records = [record for name, answers, *labels in kinds for record in _shares(name, answers.right, *labels)]
+    kinds = [*(("product", product, *some) for some in given.items()), ("tweets", tweets, "single", tweets.single())]
+    records = [record for name, of, kind, labels in kinds for record in _shares(name, of.right, kind, labels)]
     write_whole(root / SHARES, "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n")
     return (
         f"{root} holds product.npz and product14.npz ({len(pairs)} pairs of products, no licence named) and tweets.npz "
