@@ -220,7 +220,10 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["reproduce", "actions", "--root", "/nowhere", "--weights", "w.npz"], "w.npz is missing."),
         (["reproduce", "actions", "--root", ".", "--backbone", "vgg"], "There is no backbone 'vgg'."),
         (["reproduce", "actions", "--root", ".", "--train", "tail"], "What can train: head, top, all."),
-        (["data", "mnist", "--root", "."], "There is no data 'mnist'. There is: voc2012, tables, cifar10n."),
+        (
+            ["data", "mnist", "--root", "."],
+            "There is no data 'mnist'. There is: voc2012, tables, answers, molecules, cifar10n.",
+        ),
         (["report", "/nowhere/at/all"], "/nowhere/at/all is not a folder."),
         (["check", "directloss"], "'directloss' names no task. Write MODULE:TASK"),
         (["check", "./examples/top_item.py:TopItem"], "names no task. Write MODULE:TASK"),

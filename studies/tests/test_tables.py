@@ -454,12 +454,12 @@ def test_tables_of_a_folder_are_found_thinned_cached_and_run(tmp_path, monkeypat
     write_table(folder / "7_some_table.npz")
     write_table(folder / "large.npz", rows=20_000, positives=2000)
     write_table(folder / "few.npz", positives=30)
-    write_table(folder / "wide.npz", columns=201)
+    write_table(folder / "wide.npz", columns=1025)
     write_table(folder / "lists.npz", blocks=np.arange(400) % 10)
     source, notes = prepare(TableOptions(preset="paper", data=folder))
     assert [part.name for part in source.parts] == ["large", "lists", "some table"]
     assert "few.npz is left out: it has 30 positives in 400 rows" in notes[0]
-    assert "201 columns" in notes[1]
+    assert "1025 columns" in notes[1]
     of = split(source.parts[0], 0)
     assert [len(each.target) for each in of] == [5000, 2000, 3000]
     assert [int(each.target.sum()) for each in of] == [500, 200, 300]

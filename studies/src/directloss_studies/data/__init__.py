@@ -4,13 +4,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..harness.progress import Steps
+from .answers import convert_answers
 from .cifar import convert_cifar10n
+from .molecules import convert_molecules
 from .tables import check_tables
 from .voc import check_voc2012
 
 __all__ = ["CONVERTED", "DATA"]
 
-DATA: dict[str, Callable[[Path, Steps], str]] = {"voc2012": check_voc2012, "tables": check_tables}
+DATA: dict[str, Callable[[Path, Steps], str]] = {
+    "voc2012": check_voc2012,
+    "tables": check_tables,
+    "answers": convert_answers,
+    "molecules": convert_molecules,
+}
 """By name: a function that fetches the data into a folder if it is not there, checks it, and says what is there."""
 CONVERTED: dict[str, Callable[[Path, Path, Path, Path | None, Steps], str]] = {"cifar10n": convert_cifar10n}
 """By name: a function that writes into a folder what it makes of images, labels and weights, and says what is there."""

@@ -24,7 +24,7 @@ __all__ = ["CACHE", "LEARN", "Boundary", "Split", "find", "name_of", "noisy", "s
 CACHE = Cache("directloss reproduce tables --data DIR")
 VERSION = 1
 MOST_ROWS = 10_000
-MOST_COLUMNS = 200
+MOST_COLUMNS = 1024
 FEWEST_POSITIVES = 40
 SHARES = (0.5, 0.2)
 """Of the rows: for training, for validation; the rest is for testing."""
