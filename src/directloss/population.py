@@ -29,8 +29,8 @@ class Member(NamedTuple):
 
     hidden: tuple[int, ...]
     learning_rate: float
-    weight_decay: float | None
-    """None: it follows overfitting."""
+    weight_decay: float | str
+    """A number, or "adaptive": it follows overfitting."""
 
 
 class Candidate(NamedTuple):
@@ -38,7 +38,6 @@ class Candidate(NamedTuple):
 
     hidden: tuple[int, ...]
     weight_decay: float | str
-    """A number, or "adaptive"."""
     epochs: float
     quality: float
 
@@ -86,10 +85,9 @@ class Population:
         self.steps = 0
 
     @torch.no_grad()
-    def load(self, network: nn.Module) -> None:
-        """Go on from a network, the mean of as many as there are folds, with the only member."""
-        (stack,) = self.stacks
-        networks = network.networks if isinstance(network, Mean) else [network]
+    def load(self, networks: Sequence[nn.Module]) -> None:
+        """Begin the networks of the first architecture with these, fold by fold and there member by member."""
+        stack = self.stacks[0]
         for place, some in enumerate(zip(*(one.parameters() for one in networks), strict=True)):
             stacked = torch.stack(some).to(stack.means[place])
             for weights in (stack.weights[place], stack.means[place]):
@@ -118,15 +116,15 @@ class Population:
             stack.look(inputs, target, self.loss, length)
 
     @torch.no_grad()
-    def qualities(self, inputs: Tensor, target: Tensor) -> Tensor:
-        """What every member is worth (members,) on the rows held out of each fold: inputs (folds, rows, features)."""
-        parts = []
+    def qualities(self, inputs: Tensor, target: Tensor) -> list[tuple[Member, float]]:
+        """What every member is worth on the rows held out of each fold: inputs (folds, rows, features)."""
+        parts: list[float] = []
         for stack in self.stacks:
             scores = stack.scores(inputs)
             values = metric(self.loss.task, scores.nan_to_num(0.0, 0.0, 0.0), stack.spread(target), reduction="none")
             values = values.where(scores.isfinite().all(1), -math.inf)
-            parts.append(values.view(self.folds, -1).nanmean(0))
-        return torch.cat(parts).cpu()
+            parts += values.view(self.folds, -1).nanmean(0).tolist()
+        return list(zip(self.members, parts, strict=True))
 
     @torch.no_grad()
     def network(self, member: int, inputs: Tensor | None = None) -> tuple[nn.Module, Tensor | None]:
@@ -166,8 +164,10 @@ class _Stack:
         self.means = [weight.detach().clone() for weight in self.weights]
         self.firsts, self.seconds = ([torch.zeros_like(weight) for weight in self.means] for _ in range(2))
         self.rates = self._of_each([member.learning_rate for member in members])
-        self.decays = self._of_each([member.weight_decay or 0.0 for member in members])
-        self.follows = [member.weight_decay is None for member in members] * folds
+        self.decays = self._of_each(
+            [0.0 if member.weight_decay == "adaptive" else float(member.weight_decay) for member in members]
+        )
+        self.follows = [member.weight_decay == "adaptive" for member in members] * folds
         self.overfitting = Overfitting(count, GAP, LOW, HIGH, START, PACE)
         self.steps = self.moments = 0
         if any(self.follows):

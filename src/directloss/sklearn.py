@@ -4,12 +4,14 @@ It needs the extra `sklearn`. Nothing else in the library imports this module.
 """
 
 import math
+import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from .checks import check_count, check_layers, check_parts, check_positive, check_rate, check_share
 from .loss import StructuredLoss
@@ -20,6 +22,7 @@ from .update import PositiveDirect, Update
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
     from sklearn.utils import check_random_state, validation
@@ -36,7 +39,8 @@ CHUNK = 1 << 16  # rows that are scored at once
 LARGEST = 1e100  # number in a column whose variance can be taken
 AUTO = (), (64, 64)
 RATES = {False: 0.03, True: 0.005}  # by whether there are hidden layers
-DECAYS: dict[bool, tuple[float | str, ...]] = {False: (0.03, 3.0), True: (0.3, "adaptive")}
+DECAYS: dict[bool, tuple[float | str, ...]] = {False: (3.0, 1.0, 0.3, 0.03), True: (0.3, "adaptive")}
+STRENGTHS = (0.001, 0.01, 0.1, 1.0)  # C of the logistic regressions with which linear models of these decays begin
 ALONE = 3.0  # the weight decay where nothing is chosen
 EPOCHS, FEWEST = 100, 300  # epochs, and at least so many steps
 LOOKS = 14
@@ -59,10 +63,10 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
     Every batch of rows is one list for the task. `fit` standardises the features, begins with cross-entropy that gives
     both classes the same weight, takes batches that all have rows of both classes, and averages weights over steps.
 
-    By default it chooses by itself. It trains linear models and networks, with several weight decays, side by side on
-    `folds` parts of the rows. The task's metric on the rows that each of them did not see chooses the model and when
-    its training should have ended. These rows need no better labels than the others. The classifier is the mean of the
-    chosen networks of all folds.
+    By default it chooses by itself. It trains linear models, which begin as logistic regressions, and networks, with
+    several weight decays, side by side on `folds` parts of the rows. The task's metric on the rows that each of them
+    did not see chooses the model and when its training should have ended. These rows need no better labels than the
+    others. The classifier is the mean of the chosen networks of all folds.
 
     `predict` needs a threshold. It is chosen so that as many training rows are predicted positive as are positive. With
     `calibrate=True` `predict` gives the more probable class instead, by `predict_proba`.
@@ -155,13 +159,15 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         folds = self._number_of_folds(positive)
         self._start(features.shape[1], folds)
         self._scaler = StandardScaler().fit(features)
-        held_out = self._train(features, positive)
-        if held_out is not None:
-            del self._population  # what was not chosen
-        if self.calibrate and held_out is not None:
-            self.threshold_, self.slope_ = _sigmoid(*held_out)
+        if folds == 1:
+            self._train(features, positive)
         else:
-            self.threshold_ = _threshold(self._scores(features), positive)
+            held_out = self._choose(features, positive)
+            del self._population  # what was not chosen
+            if self.calibrate:
+                self.threshold_, self.slope_ = _sigmoid(*held_out)
+                return self
+        self.threshold_ = _threshold(self._scores(features), positive)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: Any) -> Self:
@@ -282,7 +288,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
             decays = DECAYS[bool(hidden)] if self.weight_decay == "auto" else (self.weight_decay,)
             if folds == 1 and self.weight_decay == "auto":
                 decays = (ALONE,)
-            found += [Member(tuple(hidden), rate, None if decay == "adaptive" else decay) for decay in decays]
+            found += [Member(tuple(hidden), rate, decay) for decay in decays]
         return found
 
     def _start(self, features: int, folds: int) -> None:
@@ -313,68 +319,78 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         self._population = Population(
             [member], features, networks, self._loss, self.average, self._generator, self.device
         )
-        self._population.load(self.network_)
+        self._population.load(list(self.network_.networks) if isinstance(self.network_, Mean) else [self.network_])
         self._warm_steps = 0
 
-    def _train(
-        self, features: NDArray, positive: NDArray, epochs: int | None = None
-    ) -> tuple[NDArray[np.float64], NDArray] | None:
-        """Train on folds of the rows and take the best, or without folds the last; scores and labels of rows held out.
-
-        With `epochs` the training goes on for so many, and no rows are held out.
-        """
-        population, rows = self._population, torch.from_numpy(positive)
-        inputs = torch.from_numpy(self._scaler.transform(features)).to(self.device, torch.float32)
-        target = rows.to(self.device)
-        chooses = epochs is None and population.folds > 1
-        folds = _folds(rows, population.folds, chooses, self._generator)
-        classes = [[part[rows[part]], part[~rows[part]]] for part in folds.train]
-        per_epoch = steps_of(classes, self.batch_size)
-        whole = (self.epochs or max(EPOCHS, math.ceil(FEWEST / per_epoch))) * per_epoch
-        if self._warm_steps is None:
-            self._warm_steps = math.ceil(self.warm_up * whole)
-        count = whole if epochs is None else epochs * per_epoch
-        moments = _moments(count) if chooses else set()
-        best, best_step, held_out = -math.inf, count, None
-        losses: list[float] = []
-        for step, items in zip(range(1, count + 1), batches(classes, self.batch_size, self._generator), strict=False):
-            losses.append(self._step(inputs[items], target[items], step, per_epoch))
-            if chooses and step % EVERY == 0:
-                seen = folds.held_out[:, : MOST_LISTS * items.shape[1]]
-                population.look(inputs[seen], target[seen], items.shape[1])
-            if step in moments:
-                held = inputs[folds.held_out]
-                found = population.qualities(held, target[folds.held_out])
-                self.candidates_ += [
-                    Candidate(
-                        of.hidden, "adaptive" if of.weight_decay is None else of.weight_decay, step / per_epoch, value
-                    )
-                    for of, value in zip(population.members, found.tolist(), strict=True)
-                ]
-                member = int(found.argmax())
-                if found[member] >= best:  # of models that are as good the last: a small table soon has no mistakes
-                    best, best_step = float(found[member]), step
-                    self.chosen_ = self.candidates_[len(self.candidates_) - len(found) + member]
-                    self.network_, scores = population.network(member, held)
-                    held_out = scores, folds.held_out
-                self._print(step / per_epoch, whole / per_epoch, losses)
-                if step >= PATIENCE * best_step and step >= count / PATIENCE:
-                    break
-            if step % per_epoch == 0:
-                self.history_["loss"].append(sum(losses[-per_epoch:]) / per_epoch)
-        if not chooses:
-            (of,) = population.members
-            self.network_, _ = population.network(0)
-            self.chosen_ = Candidate(of.hidden, of.weight_decay or 0.0, population.steps / per_epoch, math.nan)
-            self._print(count / per_epoch, whole / per_epoch, losses)
+    def _train(self, features: NDArray, positive: NDArray, epochs: int | None = None) -> None:
+        """Train the only member on all rows, for so many epochs or all, and take the last weights."""
+        inputs, target = self._tensors(features, positive)
+        population, everything = self._population, torch.arange(len(positive), device="cpu")
+        classes = [_by_class(everything, positive)] * population.folds
+        per_epoch, count = self._steps(classes)
+        for step, items in zip(
+            range(1, 1 + (count if epochs is None else epochs * per_epoch)),
+            batches(classes, self.batch_size, self._generator),
+            strict=False,
+        ):
+            self._step(inputs[items], target[items], step, per_epoch)
+        (of,) = population.members
+        self.network_, _ = population.network(0)
+        self.chosen_ = Candidate(of.hidden, of.weight_decay, population.steps / per_epoch, math.nan)
+        self._print(population.steps / per_epoch, count / per_epoch)
         self.network_.cpu()
-        if held_out is None:
-            return None
-        scores, places = held_out
-        return scores.double().cpu().numpy().ravel(), positive[places.numpy().ravel()]
 
-    def _step(self, inputs: Tensor, target: Tensor, step: int, per_epoch: int) -> float:
-        """Train on a batch of every fold; return the mean loss."""
+    def _choose(self, features: NDArray, positive: NDArray) -> tuple[NDArray[np.float64], NDArray]:
+        """Train all members on folds of the rows and take the best; return scores and labels of the rows held out."""
+        inputs, target = self._tensors(features, positive)
+        population, folds = self._population, _folds(positive, self._population.folds, self._generator)
+        classes = [_by_class(part, positive) for part in folds.train]
+        held, held_target = inputs[folds.held_out], target[folds.held_out]
+        per_epoch, count = self._steps(classes)
+        moments = _moments(count)
+        if self.hidden in ("auto", ()) and self.weight_decay == "auto":
+            population.load(_logistic_regressions(inputs, target, folds.train))
+            moments.add(0)
+        best_step, scores = 0, torch.empty(0)
+        drawn = batches(classes, self.batch_size, self._generator)
+        for step in range(count + 1):
+            if step:
+                items = next(drawn)
+                self._step(inputs[items], target[items], step, per_epoch)
+                if step % EVERY == 0:
+                    length = items.shape[1]
+                    population.look(held[:, : MOST_LISTS * length], held_target[:, : MOST_LISTS * length], length)
+            if step in moments:
+                found = [
+                    Candidate(of.hidden, of.weight_decay, step / per_epoch, quality)
+                    for of, quality in population.qualities(held, held_target)
+                ]
+                best = max(found, key=lambda one: one.quality)
+                if not self.candidates_ or best.quality >= self.chosen_.quality:  # as good: a small table needs time
+                    self.chosen_, best_step = best, step
+                    self.network_, scores = population.network(found.index(best), held)
+                self.candidates_ += found
+                self._print(step / per_epoch, count / per_epoch)
+                if step >= max(PATIENCE * best_step, count / PATIENCE):
+                    break
+        self.network_.cpu()
+        return scores.double().cpu().numpy().ravel(), positive[folds.held_out.numpy().ravel()]
+
+    def _tensors(self, features: NDArray, positive: NDArray) -> tuple[Tensor, Tensor]:
+        """Inputs and target, where they train."""
+        inputs = torch.from_numpy(self._scaler.transform(features)).to(self.device, torch.float32)
+        return inputs, torch.from_numpy(positive).to(self.device)
+
+    def _steps(self, classes: list[list[Tensor]]) -> tuple[int, int]:
+        """Of an epoch, and of all epochs. The first call fixes how many of them are a warm-up."""
+        per_epoch = steps_of(classes, self.batch_size)
+        count = (self.epochs or max(EPOCHS, math.ceil(FEWEST / per_epoch))) * per_epoch
+        if self._warm_steps is None:
+            self._warm_steps = math.ceil(self.warm_up * count)
+        return per_epoch, count
+
+    def _step(self, inputs: Tensor, target: Tensor, step: int, per_epoch: int) -> None:
+        """Train on a batch of every fold; `step` counts from 1."""
         population = self._population
         try:
             loss = population.step(inputs, target, warm=population.steps < (self._warm_steps or 0))
@@ -385,11 +401,13 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
             ) from error
         if population.steps == self._warm_steps:
             population.forget()
-        return loss
+        if step % per_epoch == 1 % per_epoch:
+            self.history_["loss"].append(0.0)
+        self.history_["loss"][-1] += loss / per_epoch
 
-    def _print(self, epoch: float, epochs: float, losses: list[float]) -> None:
+    def _print(self, epoch: float, epochs: float) -> None:
         if self.verbose:
-            print(f"epoch {epoch:.1f} of {epochs:.0f}: loss {losses[-1]:.4f}, the best is {self.chosen_}", flush=True)
+            print(f"epoch {epoch:.1f} of {epochs:.0f}: the best is {self.chosen_}", flush=True)
 
     @torch.no_grad()
     def _scores(self, features: NDArray) -> NDArray[np.float64]:
@@ -436,27 +454,41 @@ class _Folds(NamedTuple):
     held_out: Tensor
 
 
-def _folds(positive: Tensor, folds: int, hold_out: bool, generator: torch.Generator) -> _Folds:
+def _by_class(rows: Tensor, positive: NDArray) -> list[Tensor]:
+    """Positives and negatives among the rows."""
+    which = torch.from_numpy(positive)[rows]
+    return [rows[which], rows[~which]]
+
+
+def _folds(positive: NDArray, folds: int, generator: torch.Generator) -> _Folds:
     """Parts of the rows with the same numbers of both classes; a rest that does not divide is never held out.
 
     Rows held out are in random order, but the first ones have their share of both classes.
     """
     everything = torch.arange(len(positive), device="cpu")
-    if not hold_out:
-        return _Folds([everything] * folds, everything[None, :0])
     parts = []
-    for of_class in (positive, ~positive):
-        rows = of_class.nonzero().squeeze(1)
+    for rows in _by_class(everything, positive):
         rows = rows[torch.randperm(len(rows), generator=generator, device="cpu")]
         parts.append(rows[: len(rows) // folds * folds].view(folds, -1))
     places = torch.cat([(torch.arange(part.shape[1]) + 0.5) / part.shape[1] for part in parts]).argsort(stable=True)
     held_out = torch.cat(parts, 1)[:, places]
-    train = []
-    for part in held_out:
-        mask = torch.ones(len(positive), dtype=torch.bool)
-        mask[part] = False
-        train.append(everything[mask])
-    return _Folds(train, held_out)
+    return _Folds([everything[~torch.isin(everything, part)] for part in held_out], held_out)
+
+
+def _logistic_regressions(inputs: Tensor, target: Tensor, folds: Sequence[Tensor]) -> list[nn.Sequential]:
+    """Fitted to the rows of every fold, one for each linear model."""
+    found = []
+    for rows in folds:
+        for strength in STRENGTHS:
+            with warnings.catch_warnings():  # near the end of its way it is as good a start
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                fitted = LogisticRegression(C=strength, max_iter=200).fit(inputs[rows].cpu(), target[rows].cpu())
+            layer = nn.utils.skip_init(nn.Linear, inputs.shape[1], 1, dtype=torch.float32)
+            with torch.no_grad():
+                layer.weight.copy_(torch.from_numpy(fitted.coef_))
+                layer.bias.copy_(torch.from_numpy(fitted.intercept_))
+            found.append(nn.Sequential(layer, nn.Flatten(0)))
+    return found
 
 
 def _moments(steps: int) -> set[int]:
