@@ -106,7 +106,7 @@ def warm_up_command() -> str:
     trainings = sum(record["n"] for (*_, of, metric), record in records.items() if (of, metric) == (None, "test_ap"))
     return (
         f"`directloss reproduce warm-up --preset paper --data DIR`: {' and '.join(seeds)}, counted from 0, "
-        f"{trainings:,} trainings, in [warm-up.json](../studies/results/warm-up.json)."
+        f"{trainings:,} trainings, in [warm-up.json](../../studies/results/warm-up.json)."
     )
 
 
