@@ -139,7 +139,7 @@ def different(group: Any, process: int) -> dict[str, Any]:
 
 
 def decays(group: Any, process: int) -> list[float]:
-    """The weight decay of 60 steps; only the first process is ahead of its held-out rows, and the last knows nothing."""
+    """The weight decay of 60 steps; only the first process is ahead of its held-out rows, the last knows nothing."""
     good, bad, target = torch.tensor([3.0, 2.0, 1.0]), torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 0])
     last = process == dist.get_world_size(group) - 1
     held_out = (bad if process == 0 else good), (target * 0 if last else target)
