@@ -10,6 +10,7 @@ from .numbers import block
 
 __all__ = ["diagnosed", "rankings"]
 
+
 def diagnosed(*epsilons: float) -> Diagnosis:
     """Of scores as a network may give them after some training."""
     generator = torch.Generator().manual_seed(0)

@@ -5,7 +5,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from .numbers import BLOCKS, as_table, block, select, with_error
+from .numbers import BLOCKS, as_table, block, records_of, select, with_error
 
 __all__ = ["COLUMNS", "OURS", "bars", "by_table", "shown"]
 
@@ -167,6 +167,25 @@ def regimes_runs() -> str:
             each.append(f"{words} {tables} tables × {'–'.join(map(str, seeds))} seeds")
         parts.append(f"{protocol}: " + ", ".join(each))
     return "; ".join(parts)
+
+
+@block
+def adaptive_search() -> str:
+    """Constants of `AdaptiveDecay` and fixed decays, on the ten tables of the search."""
+    variants = {
+        key.variant.rpartition(", ")[0].rpartition(", ")[0]: None for key in records_of("adaptive-decay-search")
+    }
+    rows = []
+    for method in ("pos-AP", "x-ent"):
+        for variant in variants:
+            values = [
+                records_of("adaptive-decay-search")[f"{variant}, {kind}, {EARLY}", method, noise, None, "test_ap"][
+                    "mean"
+                ]
+                for _, kind, noise in COLUMNS
+            ]
+            rows.append([method, variant, *(f"{value:.3f}" for value in values), f"{fmean(values):.3f}"])
+    return as_table(["stopped early", "", *(words for words, *_ in COLUMNS), "mean"], rows)
 
 
 BLOCKS |= {f"regimes_{regime.replace(', ', '_').replace(' ', '_')}": partial(_of_regime, regime) for regime in REGIMES}
