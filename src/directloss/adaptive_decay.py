@@ -96,7 +96,7 @@ class AdaptiveDecay:
 
     >>> x, y = torch.randn(60, 20), torch.arange(60) % 3 == 0  # nothing to learn
     >>> network = torch.nn.Sequential(torch.nn.Linear(20, 1), torch.nn.Flatten(0))
-    >>> optimizer = torch.optim.AdamW(network.parameters(), lr=0.1)
+    >>> optimizer = torch.optim.AdamW(network.parameters(), lr=0.05, weight_decay=1.0)
     >>> decay = AdaptiveDecay(optimizer, lambda: (network(x[40:]), y[40:]))
     >>> for _ in range(100):
     ...     optimizer.zero_grad()
@@ -105,7 +105,7 @@ class AdaptiveDecay:
     ...     _ = decay.step(scores, y[:40])
     ...     optimizer.step()
     >>> decay
-    AdaptiveDecay(decay=3.6, train=0.83, held_out=0.31)
+    AdaptiveDecay(decay=7, train=0.9, held_out=0.23)
     """
 
     def __init__(
