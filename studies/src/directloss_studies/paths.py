@@ -415,6 +415,7 @@ STUDY = Study[Options, None, Config, Result](
         "worst path's cost minus the best's. One method trains on MSE for the first quarter of its iterations."
     ),
     version=2,
+    first_seed=FIRST_SEED,
     configs=configs,
     run=run,
     summarise=summarise,

@@ -182,6 +182,7 @@ STUDY = Study[DataOptions, Source, Config, Result](
         "the column."
     ),
     version=2,
+    first_seed=FIRST_SEED,
     configs=configs,
     run=run,
     summarise=summarise,

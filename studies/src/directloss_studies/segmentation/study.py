@@ -174,6 +174,7 @@ STUDY = Study[SegmentationOptions, Source | None, Config, Result](
         "the Lovász hinge, with as many settings each."
     ),
     version=2,
+    first_seed=FIRST_SEED,
     configs=configs,
     run=run,
     summarise=summarise,
