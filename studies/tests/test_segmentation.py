@@ -226,7 +226,8 @@ def test_summary_says_which_loss_wins():
     levels = dict(zip(LOSSES, (0.6, 0.5, 0.45, 0.4, 0.55, 0.3, 0.35, 0.7), strict=True))
     runs = [
         invented(config, levels[config.method] - 0.3 * config.noise - 0.002 * (config.seed - 10) * len(config.method))
-        for config in configs(SegmentationOptions(preset="paper"))
+        for of in configs(SegmentationOptions(preset="paper"))
+        for config in ([of, dataclasses.replace(of, damage="borders")] if of.noise else [of])
     ]
     summary = summarise(runs)
     verdicts = {claim.says: judge(claim) for claim in summary.claims}
