@@ -213,7 +213,7 @@ def test_public_names():
         "direct_loss", "structured_loss", "TrainingWarning", "Perturbed",
         "CentralDirect", "Hinge", "NegativeDirect", "Perceptron", "PositiveDirect", "Update",
         "WindowDirect",
-        "AdaptiveDecay", "ClassesSampler", "PositivesSampler", "ScoreMemory", "WarmUp", "accumulate",
+        "AdaptiveDecay", "ClassesSampler", "PositivesSampler", "ScoreMemory", "WarmUp", "accumulate", "falling_k",
         "Diagnosis", "Output", "Task", "diagnose", "metric",
     }  # fmt: skip
     for module in MODULES:

@@ -1,40 +1,41 @@
 """Shortest paths."""
 
-from functools import partial
+from collections.abc import Callable, Iterable
 
-from .numbers import BLOCKS, as_table, block, error_cell, mean_cell
+from .numbers import as_table, block, error_cell, mean_cell
 from .verdicts import claims_of, verdict_of
 
-DEGREES = (1, 4, 6, 8)
+PLACES = tuple((degree, noise) for noise in (0.0, 0.5) for degree in (1, 4, 8))
 
 
-def _regrets(noise: float) -> str:
-    """Regret by method and degree."""
-    from directloss_studies.paths import METHODS, WORDS
+def _by_place(corner: str, methods: Iterable[str], shown: Callable[[str, int, float], str]) -> str:
+    """One column for every degree and noise."""
+    from directloss_studies.paths import WORDS
 
-    def shown(degree: int, method: str) -> str:
+    header = [corner, *(f"degree {degree}, noise {noise:g}" for degree, noise in PLACES)]
+    return as_table(header, [[WORDS.get(of, of), *(shown(of, *place) for place in PLACES)] for of in methods])
+
+
+@block
+def paths_regret() -> str:
+    """Regret by method, degree and noise."""
+    from directloss_studies.paths import METHODS
+
+    def shown(method: str, degree: int, noise: float) -> str:
         return mean_cell("paths", f"degree {degree}", method, noise, metric="test_regret")
 
-    rows = [[WORDS.get(method, method), *(shown(degree, method) for degree in DEGREES)] for method in METHODS]
-    return as_table([f"regret; noise {noise:g}", *(f"degree {degree}" for degree in DEGREES)], rows)
+    return _by_place("regret", METHODS, shown)
 
 
 @block
 def paths_pairs() -> str:
-    """Paired differences of regret to the two known baselines ± standard error."""
-    from directloss_studies.paths import BASELINES, METHODS
+    """Paired differences of regret to SPO+ ± standard error."""
+    from directloss_studies.paths import METHODS
 
-    def shown(method: str, other: str, noise: float, degree: int) -> str:
-        return error_cell("paths", (f"degree {degree}", method, noise, None, f"this_minus_{other}"), "+")
+    def shown(method: str, degree: int, noise: float) -> str:
+        return error_cell("paths", (f"degree {degree}", method, noise, None, "this_minus_SPO+"), "+")
 
-    rows = [
-        [f"{method} − {other}, noise {noise:g}", *(shown(method, other, noise, degree) for degree in DEGREES)]
-        for other in BASELINES
-        for noise in (0.0, 0.5)
-        for method in METHODS
-        if method not in (other, "MSE")
-    ]
-    return as_table(["difference of regret", *(f"degree {degree}" for degree in DEGREES)], rows)
+    return _by_place("regret minus that of SPO+", [method for method in METHODS if method != "SPO+"], shown)
 
 
 @block
@@ -42,6 +43,3 @@ def paths_verdicts() -> str:
     """The claims on shortest paths."""
     rows = [[says, judged.source, verdict_of("paths", says)] for says, judged in claims_of("paths").items()]
     return as_table(["claim", "who says it", "verdict (comparisons)"], rows)
-
-
-BLOCKS |= {"paths_exact": partial(_regrets, 0.0), "paths_noisy": partial(_regrets, 0.5)}

@@ -44,7 +44,7 @@ from .tasks import (
     Tversky,
     ZeroOne,
 )
-from .training import ClassesSampler, PositivesSampler, WarmUp, accumulate
+from .training import ClassesSampler, PositivesSampler, WarmUp, accumulate, falling_k
 from .update import CentralDirect, Hinge, NegativeDirect, Perceptron, PositiveDirect, Update, WindowDirect
 
 __all__ = [
@@ -99,6 +99,7 @@ __all__ = [
     "accumulate",
     "diagnose",
     "direct_loss",
+    "falling_k",
     "metric",
     "structured_loss",
 ]

@@ -24,7 +24,7 @@ from .checks import (
 )
 from .layout import is_ignored
 
-__all__ = ["ClassesSampler", "PositivesSampler", "WarmUp", "accumulate"]
+__all__ = ["ClassesSampler", "PositivesSampler", "WarmUp", "accumulate", "falling_k"]
 
 
 class WarmUp(nn.Module):
@@ -251,6 +251,25 @@ def _rounds(rows: Tensor, generator: torch.Generator | None) -> Iterator[int]:
 def _order(items: int, generator: torch.Generator | None) -> Tensor:
     """A random order; torch's default device may be another one than the generator's."""
     return torch.randperm(items, generator=generator, device="cpu" if generator is None else generator.device)
+
+
+def falling_k(step: int, steps: int, start: int, end: int) -> int:
+    """The k of a step, from 0 on: from `start` in the first of `steps` to `end` in the last, by equal factors.
+
+    A metric of few ranks, such as `NDCG(10)` on a list of thousands, often has no gradient. It has one if k begins at
+    half of the length of a list. Make the task anew in each step. That adds a tenth to the time of `NDCG` and
+    `PrecisionAtK`. `AveragePrecisionAtK` and `HitAtK` measure their scale for each k, about 10 ms on a list of 4000:
+    count tens of steps instead. If `start` is not above `end`, k is `end`.
+
+    >>> [falling_k(step, 5, start=160, end=10) for step in range(5)]
+    [160, 80, 40, 20, 10]
+    >>> from directloss import NDCG, CentralDirect, StructuredLoss
+    >>> loss = StructuredLoss(NDCG(falling_k(3, 5, start=160, end=10)), CentralDirect(1.0))
+    """
+    for name, count, least in (("step", step, 0), ("steps", steps, 1), ("start", start, 1), ("end", end, 1)):
+        check_count(name, count, least)
+    share = min(step / max(steps - 1, 1), 1.0)
+    return max(round(start * (end / start) ** share), end)
 
 
 def accumulate(

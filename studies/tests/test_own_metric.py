@@ -16,10 +16,12 @@ from directloss_studies.own_metric.boosting import is_installed
 from directloss_studies.own_metric.config import AT_ZERO, METRICS, Config, Result, Run
 from directloss_studies.own_metric.lists import Lists
 from directloss_studies.own_metric.metrics import measure
-from directloss_studies.own_metric.objectives import DIRECT, OTHERS
+from directloss_studies.own_metric.objectives import DIRECT, FALLING, OTHERS, direct, falling
 from directloss_studies.own_metric.sets import MADE, SETS, split
 from directloss_studies.own_metric.study import STUDY, _tasks, prepare
 from directloss_studies.sweep import Setting
+
+from directloss import NDCG
 
 SIZES = (3, 7, 5)
 
@@ -43,6 +45,16 @@ def problems(networks=2, **options):
     padded = some.pad(scores, torch.arange(len(some.grades)))
     parts = [list(zip(part, some.grades.split(SIZES), strict=True)) for part in (row.split(SIZES) for row in scores)]
     return padded, parts
+
+
+def test_a_falling_k_goes_from_half_of_the_longest_list_to_that_of_the_metric():
+    some = lists(sizes=(3, 40, 5))
+    scores = torch.randn((2, len(some.grades)), generator=generator(1), dtype=torch.float64)
+    padded, strengths = some.pad(scores, torch.arange(len(some.grades))), torch.ones(2, dtype=torch.float64)
+    loss = falling("NDCG@10", 5, iterations=3).loss
+    values = [loss(padded, strengths) for _ in range(4)]
+    for value, k in zip(values, (20, 10, 5, 5), strict=True):
+        torch.testing.assert_close(value, direct(NDCG(k), graded=True).loss(padded, strengths))
 
 
 def test_padding_keeps_every_list_and_gradients_go_back():
@@ -234,7 +246,7 @@ def made_config(method, name="made queries", **changes):
     return replace(config, **changes)
 
 
-@pytest.mark.parametrize("method", [*DIRECT.values(), *OTHERS])
+@pytest.mark.parametrize("method", [*DIRECT.values(), *FALLING.values(), *OTHERS])
 def test_every_method_learns(method):
     result = STUDY.run(made_config(method, iterations=40), lambda share: None)
     assert result.iterations == tuple(range(4, 41, 4))

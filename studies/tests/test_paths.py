@@ -9,7 +9,17 @@ from directloss_studies.harness.options import Options
 from directloss_studies.harness.study import Provenance, Run
 from directloss_studies.sweep import Setting
 
-from directloss import CentralDirect, Hinge, NegativeDirect, PositiveDirect, structured_loss
+from directloss import (
+    CentralDirect,
+    Hinge,
+    NegativeDirect,
+    Perceptron,
+    Perturbed,
+    PositiveDirect,
+    StructuredLoss,
+    WindowDirect,
+    structured_loss,
+)
 
 
 def generator(seed=0):
@@ -64,7 +74,7 @@ def test_blackbox_differentiation_is_the_negative_update(strength):
 
 
 UPDATES = {"pos-regret": PositiveDirect, "neg-regret": NegativeDirect, "central-regret": CentralDirect,
-           "hinge-regret": Hinge}  # fmt: skip
+           "hinge-regret": Hinge, "window-regret": lambda epsilon: WindowDirect(epsilon, 10 * epsilon)}  # fmt: skip
 
 
 @pytest.mark.parametrize("method", UPDATES)
@@ -77,6 +87,35 @@ def test_losses_are_those_of_the_task_but_for_units(method):
     values = values * (8 / 2 if method == "hinge-regret" else spread)
     torch.testing.assert_close(values.mean().unsqueeze(0), loss)
     torch.testing.assert_close(torch.autograd.grad(values.mean(), predicted)[0], -grad)
+
+
+@pytest.mark.parametrize(("method", "update"), [("PFYL", Perceptron()), ("smoothed SPO+", None)])
+def test_losses_with_noise_are_those_of_the_library_but_for_units(method, update):
+    scores, costs, target = problem()
+    found = paths.losses(method, [Setting(0.3, 0.1, 0.0)], generator(5))(scores, target)
+    spread = (costs * (solve(-costs) - solve(costs))).sum(-1)
+    loss = StructuredLoss(paths.TASK, update or Hinge(0.5 * spread * 2 / 8), reduction="none")
+    noisy = Perturbed(loss, 0.3, paths.COPIES, relative=False, generator=generator(5))
+    values = noisy(scores.view(6, 40), costs) * 8 / 2
+    torch.testing.assert_close(values.mean().unsqueeze(0), found)
+    gradients = (torch.autograd.grad(value.sum(), scores)[0] for value in (values.mean(), found))
+    torch.testing.assert_close(*gradients)
+
+
+def test_least_squares_is_solved_and_a_ridge_leaves_the_mean():
+    features, costs = paths.instances(200, 4, 0.5, mixing(), generator())
+    free, held = paths.ridges(features, costs, [Setting(1.0, 0.0, 0.0), Setting(1.0, 0.0, 1e9)])
+    design = torch.cat([torch.ones(200, 1), features], 1).double()
+    torch.testing.assert_close(free, torch.linalg.lstsq(design, costs.double()).solution)
+    torch.testing.assert_close(held[1:], torch.zeros_like(held[1:]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(held[0], costs.double().mean(0), atol=1e-6, rtol=0)
+
+
+def test_every_method_has_as_many_settings():
+    for preset in ("quick", "paper"):
+        some = paths.configs(Options(preset=preset, seeds=1))
+        assert {config.method for config in some} == set(paths.METHODS)
+        assert len({len(set(config.settings)) for config in some}) == 1
 
 
 def test_value_of_the_direct_updates_brackets_regret():
@@ -115,10 +154,10 @@ def test_summary_names_the_method_with_the_least_regret():
             Run(config, paths.Result((0, 100, 200), curve, curve, (0.0,) * len(config.settings)), Provenance(1.0))
         )
     summary = paths.summarise(runs)
-    assert "pos-regret has the least regret on test instances (0.101)" in summary.headline
+    assert "pos-regret has the least regret on test instances (0.111)" in summary.headline
     assert (0, 1) in summary.tables[0].best
     assert {record.metric for record in summary.records} == {
-        "test_regret", "dead_gradients", "this_minus_MSE", "this_minus_SPO+"
+        "test_regret", "dead_gradients", "this_minus_least squares", "this_minus_SPO+"
     }  # fmt: skip
     assert paths.summarise(runs[:3]).headline == ""
     with pytest.raises(ValueError, match="test must be regret, 0 or more"):

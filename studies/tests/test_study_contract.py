@@ -37,6 +37,7 @@ def test_configurations_differ_and_methods_have_as_many_settings_and_seeds(name,
     study = STUDIES[name]
     configs = study.configs(study.options(preset=preset), None)
     assert len(set(configs)) == len({config.label for config in configs}) == len(configs)
+    assert min(config.seed for config in configs) == study.first_seed
     if name not in DIFFERENT:
         assert len({len(set(config.settings)) for config in configs}) == 1
         assert len({config.seed for config in configs}) >= 3

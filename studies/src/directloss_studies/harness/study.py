@@ -220,6 +220,8 @@ class Study(Generic[OptionsT, SourceT, ConfigT, ResultT]):
     export: Export[ConfigT, ResultT] | None = None
     beside: Sequence[str] = ()
     """Methods that stand beside the others, and that no claim is about: claims do not wait for their runs."""
+    first_seed: int = 0
+    """Not 0 if an earlier version has published other seeds."""
     presets: Sequence[str] = ("quick", "paper")
 
     @cached_property

@@ -37,7 +37,9 @@ def boost(
     record: Callable[[Model], None],
     progress: Progress,
 ) -> None:
-    """Grow trees with every setting, whose strength is the number of leaves; a tree is an iteration.
+    """Grow trees with every setting; a tree is an iteration.
+
+    The strength of a setting is the number of leaves, its weight decay LightGBM's penalty on the values of leaves.
 
     `record` gets the models as they are at every moment.
     """
@@ -53,6 +55,7 @@ def boost(
             "lambdarank_truncation_level": 13,  # LightGBM advises a little above the k of NDCG@k
             "learning_rate": setting.learning_rate,
             "num_leaves": int(setting.strength),
+            "lambda_l2": setting.weight_decay,
             "min_data_in_leaf": 20,
             "num_threads": 1,
             "deterministic": True,

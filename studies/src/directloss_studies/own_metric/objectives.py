@@ -10,15 +10,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from directloss import CentralDirect, Task, structured_loss
+from directloss import NDCG, CentralDirect, PrecisionAtK, Task, falling_k, structured_loss
 
 from .config import METRICS
 from .lists import Padded
 
-__all__ = ["DIRECT", "OTHERS", "Objective", "direct"]
+__all__ = ["DIRECT", "FALLING", "OTHERS", "Objective", "direct", "falling"]
 
 DIRECT = {metric: f"direct {metric}" for metric in METRICS}
 """The method that trains on each metric."""
+FALLING = {"NDCG@10": "direct NDCG@10, falling k", "P@k": "direct P@k, falling k"}
+"""The same for metrics of few ranks, with a k that falls to that of the metric."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,24 @@ def direct(task: Task, graded: bool = False) -> Objective:
         epsilon = strengths.unsqueeze(-1).expand(padded.scores.shape[:2])
         mask = padded.mask.expand_as(padded.scores)
         return structured_loss(task, CentralDirect(epsilon), padded.scores, target, mask, "none").mean(-1)
+
+    return Objective(loss, "ε")
+
+
+def falling(metric: str, end: int, iterations: int) -> Objective:
+    """The direct loss of a metric of few ranks, whose k falls from half of the longest list in the first batch.
+
+    It counts its calls, so it serves one training.
+    """
+    step, start = 0, 0
+    graded = metric.startswith("NDCG")
+
+    def loss(padded: Padded, strengths: Tensor) -> Tensor:
+        nonlocal step, start
+        start = start or max(padded.mask.shape[-1] // 2, 1)
+        k = falling_k(step, iterations, start, end)
+        step += 1
+        return direct(NDCG(k) if graded else PrecisionAtK(k), graded).loss(padded, strengths)
 
     return Objective(loss, "ε")
 

@@ -69,9 +69,9 @@ def _made_queries(_: Path) -> Queries:
 
 
 SETS: dict[str, Set] = {
-    "mammography": Set("tabular/23_mammography.npz", _table, 1, 50, 0.1, (32, 32)),
     "annthyroid": Set("tabular/2_annthyroid.npz", _table, 1, 50, 0.1, (32, 32)),
     "lambdarank": Set("ranking", read_lambdarank, 2, 5, 0.25, ()),
+    "mammography": Set("tabular/23_mammography.npz", _table, 1, 50, 0.1, (32, 32)),
     "MQ2007-agg": Set("mq2007-agg", read_letor, 1, 5, 0.25, (32,), 50),
 }
 MADE: dict[str, Set] = {

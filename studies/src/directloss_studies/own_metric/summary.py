@@ -1,6 +1,6 @@
 """What the study shows: a table of methods by metrics for every set of data, and what became of each own metric."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from ..harness.study import Claim, Comparison, Figure, Record, Summary, Table
@@ -10,14 +10,14 @@ from ..report.summary import choices_table, collect, methods_table, of_group
 from ..report.words import cell
 from ..sweep import choose
 from .config import AT_ZERO, METRICS, Config, Run
-from .objectives import DIRECT, OTHERS
+from .objectives import DIRECT, FALLING, OTHERS
 
 __all__ = ["BOOSTED", "summarise"]
 
 BOOSTED = "LambdaMART"
-ROWS = (*DIRECT.values(), *OTHERS, BOOSTED)
+ROWS = (*DIRECT.values(), *FALLING.values(), *OTHERS, BOOSTED)
 STRENGTHS = {
-    **dict.fromkeys(DIRECT.values(), "ε"),
+    **dict.fromkeys((*DIRECT.values(), *FALLING.values()), "ε"),
     **{name: of.strength for name, of in OTHERS.items()},
     BOOSTED: "leaves",
 }
@@ -32,7 +32,8 @@ def summarise(runs: Sequence[Run]) -> Summary:
     dead = collect(runs, _place, lambda run: mean(run.result.dead))
     flat = [
         *(record for metric in outcomes for record in records("own-metric", f"test {metric}", outcomes[metric])),
-        *(record for metric in METRICS for record in _differences(metric, outcomes[metric])),
+        *(record for metric in METRICS for record in _differences(metric, DIRECT, "own", outcomes[metric])),
+        *(record for metric in FALLING for record in _differences(metric, FALLING, "falling", outcomes[metric])),
         *(
             record._replace(variant=f"{record.variant}, to the end")
             for metric in METRICS
@@ -66,15 +67,15 @@ def _outcomes(runs: Sequence[Run], metric: str, early_stopping: bool) -> Outcome
     return collect(runs, _place, value)
 
 
-def _differences(metric: str, outcomes: Outcomes) -> list[Record]:
+def _differences(metric: str, ours_of: Mapping[str, str], word: str, outcomes: Outcomes) -> list[Record]:
     """The method that trains on the metric minus every other one, seed by seed."""
     pairs = Outcomes()
     for name, noise, method in outcomes.groups():
-        if method != DIRECT[metric]:
-            ours, theirs = (outcomes.units(name, noise, each) for each in (DIRECT[metric], method))
+        if method != ours_of[metric]:
+            ours, theirs = (outcomes.units(name, noise, each) for each in (ours_of[metric], method))
             for unit in sorted(ours.keys() & theirs.keys()):
                 pairs.put(name, noise, method, unit, ours[unit] - theirs[unit])
-    return records("own-metric", f"own minus this {metric}", pairs)
+    return records("own-metric", f"{word} minus this {metric}", pairs)
 
 
 def _table(title: str, outcomes: dict[str, Outcomes], name: str, spread: bool = True) -> Table:
@@ -93,7 +94,7 @@ def _table_at_zero(outcomes: dict[str, Outcomes], names: Sequence[str]) -> Table
 def _choices(runs: Sequence[Run], name: str) -> Table:
     """Of every method by its own metric; of the others by AP on tables, NDCG@10 on queries."""
     mine = [run for run in runs if run.config.data == name]
-    own = {method: metric for metric, method in DIRECT.items()}
+    own = {method: metric for names in (DIRECT, FALLING) for metric, method in names.items()}
     usual = "NDCG@10" if any(run.config.method == "RankNet" for run in mine) else "AP"
     title = f"{name}: what was tried and chosen, direct losses by their own metric, the others by {usual}"
     return choices_table(
@@ -107,6 +108,15 @@ def _claims(outcomes: dict[str, Outcomes], name: str) -> list[Claim]:
     claims = [Claim(says, name, compared, "ours")]
     says = "On its own metric, training on a metric beats the mean of training on the five others"
     claims.append(Claim(says, name, [_against_others(outcomes[of], name, of) for of in METRICS], "ours"))
+    for says, rival in (
+        ("On a metric of few ranks, a falling k beats a fixed one", DIRECT),
+        ("On a metric of few ranks, a falling k beats cross-entropy", dict.fromkeys(FALLING, "BCE")),
+    ):
+        compared = [
+            outcomes[of].compare(name, 0.0, ours, rival[of], f"{ours} − {rival[of]}, {of}")
+            for of, ours in FALLING.items()
+        ]
+        claims.append(Claim(says, name, compared, "ours"))
     rivals = [method for method in (*OTHERS, BOOSTED) if method != "BCE" and outcomes["AP"].values(name, 0.0, method)]
     for of in ("NDCG@10", "AP") if rivals else ():
         says = f"{DIRECT[of]} beats the usual losses of learning to rank on {of}"

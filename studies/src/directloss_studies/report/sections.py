@@ -36,7 +36,7 @@ class Section:
     def commands(self) -> list[str]:
         """What makes these runs: the different commands of all sources of data."""
         commands = []
-        for source, seeds in _sources(self.runs) or [(None, self.seeds)]:
+        for source, seeds in _sources(self.study, self.runs) or [(None, self.seeds)]:
             usual = self.study.configs(self.study.options_from(self.preset, None, source), source)
             given = None if seeds == len({config.seed for config in usual}) else seeds
             options = arguments(self.study.options_from(self.preset, given, source))
@@ -79,12 +79,12 @@ def _source(config: Any) -> Any:
     return getattr(config, "source", None)
 
 
-def _sources(runs: Iterable[Run[Any, Any]]) -> list[tuple[Any, int]]:
+def _sources(study: AnyStudy, runs: Iterable[Run[Any, Any]]) -> list[tuple[Any, int]]:
     """What data the runs were made from, and how many seeds were begun on each."""
     seeds: dict[Any, int] = {}
     for run in runs:
         source = _source(run.config)
-        seeds[source] = max(seeds.get(source, 0), 1 + run.config.seed)
+        seeds[source] = max(seeds.get(source, 0), 1 + run.config.seed - study.first_seed)
     return list(seeds.items())
 
 
@@ -101,7 +101,8 @@ def gather(folder: Path, studies: Iterable[AnyStudy]) -> list[Section]:
 
 
 def _section(store: Store[Any, Any], preset: str, stored: Mapping[Path, Run[Any, Any]]) -> Section:
-    study, sources, expected = store.study, _sources(stored.values()), []
+    study, expected = store.study, []
+    sources = _sources(study, stored.values())
     for source, begun in sources:
         options = study.options_from(preset, begun, source)
         expected += [store.path(config) for config in study.configs(options, source)]

@@ -10,12 +10,15 @@ from ..harness.typed import JsonName
 from ..report.words import percent
 from ..sweep import Curve, Curves, Setting
 
-__all__ = ["DAMAGES", "DATA", "Config", "Result", "Run", "SegmentationOptions", "Shown", "Source"]
+__all__ = ["DAMAGES", "DATA", "FIRST_SEED", "Config", "Result", "Run", "SegmentationOptions", "Shown", "Source"]
 
 DATA = {"shapes": "shapes", "voc2012": "VOC2012"}
 """What is segmented: its name in options, and in words."""
 DAMAGES = {"pixels": "wrong pixels", "borders": "moved borders"}
 """What is wrong with masks, and in words."""
+
+FIRST_SEED = 10
+"""Version 1 of the study had the seeds from 0 to 4."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The losses that are compared: three updates on IoU, and what people train segmentation with.
+"""The losses that are compared: updates on IoU, alone or beside cross-entropy, and what people train segmentation with.
 
 A loss maps scores (images, pixels), target and mask in that shape, and its strength to one value an image. The
 strength is tuned beside the step size.
@@ -10,7 +10,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from directloss import CentralDirect, Hinge, IoU, PositiveDirect, Update, structured_loss
+from directloss import (
+    CentralDirect,
+    Hinge,
+    IoU,
+    Perturbed,
+    PositiveDirect,
+    StructuredLoss,
+    Update,
+    structured_loss,
+)
 
 __all__ = ["LOSSES", "SegmentationLoss", "cross_entropy", "dice", "lovasz_hinge"]
 
@@ -61,11 +70,28 @@ def _on_iou(update: Callable[[float], Update]) -> Callable[[Tensor, Tensor, Tens
     return loss
 
 
+def dice_and_cross_entropy(scores: Tensor, target: Tensor, mask: Tensor, smoothing: float) -> Tensor:
+    """The sum of both, as nnU-Net has it (Isensee et al., 2021)."""
+    return dice(scores, target, mask, smoothing) + cross_entropy(scores, target, mask, 1.0)
+
+
+def cross_entropy_and_central(scores: Tensor, target: Tensor, mask: Tensor, epsilon: float) -> Tensor:
+    """Cross-entropy plus central-IoU at four copies of the scores with logistic noise of scale 1.
+
+    The noise comes from torch's own generator.
+    """
+    central = StructuredLoss(IoU(), CentralDirect(epsilon), reduction="none")
+    smooth = Perturbed(central, 1.0, 4, kind="logistic", relative=False)
+    return cross_entropy(scores, target, mask, 1.0) + smooth(scores, target, mask)
+
+
 LOSSES: dict[str, SegmentationLoss] = {
     "pos-IoU": SegmentationLoss(_on_iou(PositiveDirect), "ε", (0.3, 3.0)),
     "central-IoU": SegmentationLoss(_on_iou(CentralDirect), "ε", (0.3, 3.0)),
+    "x-ent + central-IoU": SegmentationLoss(cross_entropy_and_central, "ε", (0.3, 3.0)),
     "hinge-IoU": SegmentationLoss(_on_iou(Hinge), "margin", (3.0, 30.0)),
     "x-ent": SegmentationLoss(cross_entropy, "weight of the foreground", (1.0, 2.0)),
     "Dice": SegmentationLoss(dice, "smoothing", (100.0, 10000.0)),
+    "Dice + x-ent": SegmentationLoss(dice_and_cross_entropy, "smoothing", (100.0, 10000.0)),
     "Lovász hinge": SegmentationLoss(lovasz_hinge, "margin", (1.0, 10.0)),
 }

@@ -65,6 +65,7 @@ def train(
         optimizer, setting.learning_rate, total_steps=iterations, cycle_momentum=False
     )
     dead, seen, measured = 0, [], []
+    noise = torch.Generator().manual_seed(1_000_000 + seed).get_state()
     for iteration, items in zip(range(1, iterations + 1), passes(len(part.images), batch, generator), strict=False):
         some = part if items is None else Part(*(of[items] for of in part))
         network.train()
@@ -72,7 +73,10 @@ def train(
         at_scores = torch.zeros_like(scores)
         if scores.isfinite().all():
             leaf = scores.detach().requires_grad_()
-            value = loss(leaf.flatten(1), some.masks.flatten(1), some.valid.flatten(1), setting.strength).mean()
+            with torch.random.fork_rng(devices=[]):  # for losses with noise
+                torch.set_rng_state(noise)
+                value = loss(leaf.flatten(1), some.masks.flatten(1), some.valid.flatten(1), setting.strength).mean()
+                noise = torch.get_rng_state()
             (at_scores,) = torch.autograd.grad(value, leaf)
         seen.append(image_ious(scores.detach() > 0, some).mean().item())
         dead += not at_scores.any()
