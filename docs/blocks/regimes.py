@@ -191,12 +191,13 @@ def choose_this_if() -> str:
         "",
         "**Choose something else if**",
         "",
-        f"- the data are a table with right labels: LightGBM ({ap('LGBMClassifier', TOOLS, LONG, right)}) and our estimator",
-        f"  ({ap('DirectLossClassifier', TOOLS, LONG, right)}) are level, each as it comes;",
+        "- the data are a table with right labels: as they come, LightGBM",
+        f"  ({ap('LGBMClassifier', TOOLS, LONG, right)}) and our estimator",
+        f"  ({ap('DirectLossClassifier', TOOLS, LONG, right)}) are level;",
         "- you change one thing only. Then it is the weight decay: with 40 % flipped it takes cross-entropy from",
         f"  {ap('x-ent', PLAIN, LONG, flipped)} to {ap(*fair, flipped)}. The loss comes on top;",
-        "- you predict [masks](docs/studies/segmentation.md) or [paths](docs/studies/paths.md), where Dice, SPO+ are",
-        "  hard to beat, or you need probabilities.",
+        "- you predict [masks](docs/studies/segmentation.md) or [paths](docs/studies/paths.md), where Dice and SPO+",
+        "  are hard to beat, or you need probabilities.",
     ))  # fmt: skip
 
 
