@@ -191,9 +191,10 @@ def choose_this_if() -> str:
     return "\n".join((
         "**Choose this if**",
         "",
-        f"- training labels may be wrong: with 40 % flipped our estimator has AP {tool('DirectLossClassifier', flipped)} as it",
-        f"  comes, logistic regression {tool('LogisticRegression', flipped)}, LightGBM {tool('LGBMClassifier', flipped)};",
-        f"  in a loop, our loss and decay {ap(*OURS, flipped)}, cross-entropy with our decay {ap(*fair, flipped)};",
+        "- training labels may be wrong. With 40 % flipped, AP is",
+        f"  {tool('DirectLossClassifier', flipped)} with our estimator, {tool('LogisticRegression', flipped)} with logistic",
+        f"  regression, {tool('LGBMClassifier', flipped)} with LightGBM; in a loop,",
+        f"  {ap(*OURS, flipped)} with our loss and decay, {ap(*fair, flipped)} with cross-entropy and our decay;",
         "- your metric is AP, NDCG, recall at a rate, IoU, … or two vectors of your own: inference is exact;",
         "- you want a loss that is just a loss: your network, your loop, batches without positives, many processes.",
         "",
