@@ -33,7 +33,7 @@ class ScoreMemory(GroupModule):
     negatives. So its mean over batches is the gradient of the whole list, even if a `PositivesSampler` draws the
     batches. If an index comes twice, the last score counts, and gets the gradient of both.
 
-    The remembered scores are in the `state_dict`; the labels are not.
+    The remembered scores are in the `state_dict`; the labels and the step of a `WarmUp` are not.
 
     >>> from directloss import AveragePrecisionLoss
     >>> memory = ScoreMemory(AveragePrecisionLoss(), torch.tensor([0, 1, 1, 0]))

@@ -26,6 +26,8 @@ from .layout import is_ignored
 
 __all__ = ["ClassesSampler", "PositivesSampler", "WarmUp", "accumulate"]
 
+STEP = "step"  # of a warm-up, in its state
+
 
 class WarmUp(nn.Module):
     """A loss that begins with another one: `first` for some steps, then `loss`.
@@ -36,8 +38,12 @@ class WarmUp(nn.Module):
         first: the loss of the first steps, called with the valid scores and their target; None: binary cross-entropy.
 
     Call it as you call `loss`. A step is a call on scores that require a gradient. Other calls, as in validation, use
-    `loss` and do not count. The number of steps so far is in the `state_dict`. In the first steps `loss` is called,
-    too, without a gradient: so it refuses wrong input from the first step on.
+    `loss` and do not count. In the first steps `loss` is called, too, without a gradient: so it refuses wrong input
+    from the first step on.
+
+    Its own `state_dict` holds the number of steps so far. The `state_dict` of a model that holds the loss does not: its
+    keys are those of the network. So to go on after a break save `loss.state_dict()`, too, or use the `LossCallback` of
+    `directloss.integrations`.
 
     `first` gets all valid scores at once, without regard to lists, and returns one number: the `reduction` of `loss`
     and the `weight` of lists are for later steps. If a loss on lists has a `process_group`, `first` gets the scores of
@@ -127,13 +133,23 @@ class WarmUp(nn.Module):
             scores, target, mask = gather(group, *flat)
         return (scores, target) if mask is None else (scores[mask], target[mask])
 
-    def get_extra_state(self) -> Tensor:
-        """The number of steps so far, as a tensor: safetensors saves nothing else."""
-        return torch.tensor(self.step, device="cpu")
+    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """The number of steps so far, and what `loss` has; without the number where a model calls it for its own."""
+        state = super().state_dict(*args, **options)
+        if not args and not options.get("prefix") and options.get("destination") is None:
+            state[STEP] = torch.tensor(self.step, device="cpu")  # a tensor: safetensors saves nothing else
+        return state
 
-    def set_extra_state(self, state: Tensor | int) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Go on after so many steps."""
-        self.step = int(state)
+        state = dict(state_dict)
+        if strict and STEP not in state:
+            raise RuntimeError(
+                f"the state has no {STEP!r}, the number of warm-up steps so far; got {list(state)}. Load what "
+                "loss.state_dict() returned, or set loss.step."
+            )
+        self.step = int(state.pop(STEP, self.step))
+        return super().load_state_dict(state, strict=strict, assign=assign)
 
     def extra_repr(self) -> str:
         """The number of first steps."""
