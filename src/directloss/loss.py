@@ -258,7 +258,7 @@ class ROCAUCLoss(StructuredLoss):
 
 
 class NDCGLoss(StructuredLoss):
-    """`StructuredLoss` on `NDCG`, of the first k ranks or all; the target holds grades, worth 2^grade − 1 or your gains.
+    """`StructuredLoss` on `NDCG`, of the first k ranks or all; the target holds grades, worth 2^grade − 1 or your own.
 
     >>> scores, grades = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 3, 1])
     >>> NDCGLoss(k=2)(scores, grades)
