@@ -24,6 +24,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "checks": 0,
     "kernels": 0,
     "group_module": 0,
+    "resumable": 0,
     "update": 1,
     "distributed": 1,
     "groups": 1,

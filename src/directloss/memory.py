@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from .checks import check_batch, check_finite, check_labels, check_loss, check_no_group, raise_at_first
 from .group_module import GroupModule
 from .layout import is_ignored
+from .resumable import Resumable
 
 __all__ = ["ScoreMemory"]
 
 
-class ScoreMemory(GroupModule):
+class ScoreMemory(Resumable, GroupModule):
     """The latest score of every training sample, by index.
 
     Args:
@@ -33,7 +34,7 @@ class ScoreMemory(GroupModule):
     negatives. So its mean over batches is the gradient of the whole list, even if a `PositivesSampler` draws the
     batches. If an index comes twice, the last score counts, and gets the gradient of both.
 
-    The remembered scores are in the `state_dict`; the labels and the step of a `WarmUp` are not.
+    The remembered scores are in the `state_dict`; the labels are not.
 
     >>> from directloss import AveragePrecisionLoss
     >>> memory = ScoreMemory(AveragePrecisionLoss(), torch.tensor([0, 1, 1, 0]))

@@ -23,13 +23,12 @@ from .checks import (
     raise_at_first,
 )
 from .layout import is_ignored
+from .resumable import Resumable
 
 __all__ = ["ClassesSampler", "PositivesSampler", "WarmUp", "accumulate"]
 
-STEP = "step"  # of a warm-up, in its state
 
-
-class WarmUp(nn.Module):
+class WarmUp(Resumable):
     """A loss that begins with another one: `first` for some steps, then `loss`.
 
     Args:
@@ -61,6 +60,8 @@ class WarmUp(nn.Module):
     >>> loss(scores, target), loss(scores, target)
     (tensor(1.0444, grad_fn=<...>), tensor(0.4167, grad_fn=<...>))
     """
+
+    counts_steps = True
 
     def __init__(self, loss: nn.Module, steps: int, first: Callable[..., Tensor] | None = None) -> None:
         super().__init__()
@@ -132,24 +133,6 @@ class WarmUp(nn.Module):
             flat = (None if part is None else part.reshape(-1) for part in (scores, target, mask))
             scores, target, mask = gather(group, *flat)
         return (scores, target) if mask is None else (scores[mask], target[mask])
-
-    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
-        """The number of steps so far, and what `loss` has; without the number where a model calls it for its own."""
-        state = super().state_dict(*args, **options)
-        if not args and not options.get("prefix") and options.get("destination") is None:
-            state[STEP] = torch.tensor(self.step, device="cpu")  # a tensor: safetensors saves nothing else
-        return state
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Go on after so many steps."""
-        state = dict(state_dict)
-        if strict and STEP not in state:
-            raise RuntimeError(
-                f"the state has no {STEP!r}, the number of warm-up steps so far; got {list(state)}. Load what "
-                "loss.state_dict() returned, or set loss.step."
-            )
-        self.step = int(state.pop(STEP, self.step))
-        return super().load_state_dict(state, strict=strict, assign=assign)
 
     def extra_repr(self) -> str:
         """The number of first steps."""

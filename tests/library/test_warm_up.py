@@ -37,6 +37,14 @@ def test_a_run_goes_on_where_it_was():
     assert after.step == 1
 
 
+def test_a_loss_that_holds_a_warm_up_goes_on_too():
+    before, after = (Perturbed(WarmUp(AveragePrecisionLoss(), 3)) for _ in range(2))
+    before(SCORES.clone().requires_grad_(), TARGET)
+    assert before.state_dict().keys() == {"loss.step"}
+    after.load_state_dict(before.state_dict())
+    assert after.loss.step == 1
+
+
 @pytest.mark.parametrize("wrap", [lambda loss: loss, Perturbed, lambda loss: torch.nn.ModuleList([loss])])
 def test_a_model_that_holds_the_loss_has_the_checkpoint_of_the_network(wrap):
     bare, model = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
