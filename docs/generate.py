@@ -22,6 +22,7 @@ from pathlib import Path
 from docs.blocks import BLOCKS, ROOT
 from docs.blocks.choosing import diagnosed, rankings
 from docs.blocks.detection import classes_of_both
+from docs.blocks.regimes import bars
 
 __all__ = ["BLOCKS", "FIGURES", "documents", "draw", "main", "problems", "rewritten"]
 
@@ -67,7 +68,7 @@ def problems(text: str) -> list[str]:
 
 
 def draw(folder: Path = FIGURES) -> None:
-    """The figures that `./dev docs` makes: `diagnose`, y_direct by ε, classes beside the paper's, package and path."""
+    """The figures that `./dev docs` makes."""
     import matplotlib
 
     from docs import call_path, package_map
@@ -78,6 +79,7 @@ def draw(folder: Path = FIGURES) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "directloss", "svg.fonttype": "none"}):
         rankings().savefig(folder / "y-direct-by-epsilon.svg", metadata={"Date": None})
     with matplotlib.rc_context({"svg.hashsalt": "directloss"}):
+        bars().savefig(folder / "wrong-labels-by-loss-and-regularisation.svg", metadata={"Date": None})
         diagnosed().plot().savefig(folder / "diagnose.svg", metadata={"Date": None})
     (folder / "detection-by-class-paper-and-ours.svg").write_text(classes_of_both())
 

@@ -1,42 +1,14 @@
 """Choosing ε."""
 
-import re
 from typing import Any
 
 import torch
 
 from directloss import AveragePrecision, Diagnosis, diagnose
 
-from .numbers import RESULTS, as_table, block
+from .numbers import block
 
 __all__ = ["diagnosed", "rankings"]
-
-CHOSEN = {  # what a row is called: the report, and the heading of its table of chosen settings
-    "synthetic, clean labels, by training AP": ("report", "What was tried and chosen, by AP on the training set"),
-    "label noise, raw inputs, by noisy validation": ("report", "raw inputs, to the end, chosen on noisy validation"),
-    "label noise, standardised, by noisy validation": (
-        "report", "standardised inputs, to the end, chosen on noisy validation"
-    ),
-    "separable and damaged, by damaged validation": ("report", "What was tried and chosen, on validation data"),
-    "actions, SqueezeNet, by clean validation": ("actions", "squeezenet, linear head: the paper's protocol"),
-    "actions, AlexNet, by clean validation": ("actions", "alexnet, linear head: the paper's protocol"),
-    "detection, by clean held-out images": ("detection-all-images", "Settings chosen: efficientnet-lite0"),
-}  # fmt: skip
-
-
-@block
-def epsilon_chosen() -> str:
-    """The share of runs for which each ε of pos-AP was chosen."""
-    epsilons = ("0.001", "0.01", "0.1", "1", "10", "100", "1000")
-    rows = []
-    for name, (report, heading) in CHOSEN.items():
-        lines = iter((RESULTS / f"{report}.md").read_text().splitlines())
-        next(line for line in lines if line.startswith(("**What was tried", "**Settings chosen")) and heading in line)
-        row = next(line for line in lines if line.startswith("| pos-AP | ε |"))
-        runs = {epsilon: float(count) for epsilon, count in re.findall(r"([\d.]+): ([\d.]+)", row.split("|")[4])}
-        shares = (f"{runs[e] / sum(runs.values()):.0%}".replace("%", " %") if e in runs else "–" for e in epsilons)
-        rows.append([name, *shares])
-    return as_table(["ε", *epsilons], rows)
 
 
 def diagnosed(*epsilons: float) -> Diagnosis:

@@ -22,7 +22,6 @@ __all__ = [
     "mean_cell",
     "records_of",
     "rows_of_means",
-    "runs_of",
     "select",
     "with_error",
 ]
@@ -118,12 +117,6 @@ def rows_of_means(
 def in_percent(noises: Iterable[float]) -> list[str]:
     """Shares as headings."""
     return [f"{noise:.0%}".replace("%", " %") for noise in noises]
-
-
-@cache
-def runs_of(name: str) -> list[dict[str, Any]]:
-    """The runs of a former script: the file of results has them one by one."""
-    return json.loads((RESULTS / f"{name}.json").read_text())["runs"]
 
 
 def error_cell(name: str, key: tuple[str, str, float, str | None, str], sign: str = "") -> str:

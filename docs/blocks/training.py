@@ -1,13 +1,10 @@
-"""Studies of training: a warm-up, rankings of more than a mini-batch, recipes and the estimator."""
+"""Studies of training: a warm-up, and rankings of more than a mini-batch."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
-from statistics import mean
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from directloss_studies.warm_up import METHODS, STARTS
 
-from .numbers import Key, as_table, block, error_cell, in_percent, records_of, runs_of
+from .numbers import Key, as_table, block, error_cell, in_percent, records_of
 
 NOISES = (0.0, 0.2, 0.4)
 
@@ -106,7 +103,7 @@ def warm_up_command() -> str:
     trainings = sum(record["n"] for (*_, of, metric), record in records.items() if (of, metric) == (None, "test_ap"))
     return (
         f"`directloss reproduce warm-up --preset paper --data DIR`: {' and '.join(seeds)}, counted from 0, "
-        f"{trainings:,} trainings, in [warm-up.json](../studies/results/warm-up.json)."
+        f"{trainings:,} trainings, in [warm-up.json](../../studies/results/warm-up.json)."
     )
 
 
@@ -172,89 +169,3 @@ def score_memory_small() -> str:
     return as_table(
         ["table", "", f"test AP, mean of {_memory_seeds()} seeds", "minus plain batches", "CPU seconds"], rows
     )
-
-
-AVERAGES = ("last", "mean of 50")
-LEVELS = [f"{level} flipped" for level in in_percent(NOISES)]
-Run = dict[str, Any]
-
-
-def _by_table(runs: Iterable[Run], noise: float, value: Callable[[Run], float]) -> dict[str, float]:
-    """The mean over the seeds of every table, at one noise."""
-    values: dict[str, list[float]] = {}
-    for run in runs:
-        if run["noise"] == noise:
-            values.setdefault(run["table"], []).append(value(run))
-    return {table: mean(some) for table, some in values.items()}
-
-
-def _recipe(recipe: str, average: str) -> Callable[[Run], float]:
-    """Test AP of a recipe at the end of the longest training."""
-    return lambda run: run["test_ap"][recipe][average][-1]
-
-
-def _recipe_runs(part: str) -> list[Run]:
-    return [run for run in runs_of("recipes") if run["part"] == part]
-
-
-def _beside_worst(
-    corner: Sequence[str], runs: Sequence[Run], values: Mapping[tuple[str, ...], Callable[[Run], float]], bold: bool
-) -> str:
-    """Means over tables by noise, with `bold` the best one bold, and each row's worst table against the first row."""
-    base, rows = next(iter(values)), []
-    of_noise = [{name: _by_table(runs, noise, value) for name, value in values.items()} for noise in NOISES]
-    for name in values:
-        means, worst = [], []
-        for tables in of_noise:
-            value, best = mean(tables[name].values()), max(mean(some.values()) for some in tables.values())
-            means.append(f"**{value:.3f}**" if bold and value == best else f"{value:.3f}")
-            lost, table = min((value - tables[base][table], table) for table, value in tables[name].items())
-            worst.append("–" if name == base else f"{lost:+.2f} ({table})")
-        rows.append([*name, *means, *worst])
-    return as_table([*corner, *LEVELS, *(f"worst table, {level}" for level in LEVELS)], rows)
-
-
-@block
-def recipes_confirmed() -> str:
-    """The few recipes on the tables that the search did not see, and how far each is below x-ent at worst."""
-    runs = _recipe_runs("confirm")
-    values = {(recipe, of): _recipe(recipe, of) for recipe in runs[0]["test_ap"] for of in AVERAGES}
-    return _beside_worst(["recipe", "weights"], runs, values, bold=True)
-
-
-@block
-def recipes_searched() -> str:
-    """All recipes on the ten tables of the search."""
-    runs, columns = _recipe_runs("search"), list(product(AVERAGES, NOISES))
-    rows = [
-        [recipe, *(f"{mean(_by_table(runs, noise, _recipe(recipe, of)).values()):.3f}" for of, noise in columns)]
-        for recipe in runs[0]["test_ap"]
-    ]
-    return as_table(["recipe", *(f"{in_percent([noise])[0]}, {of}" for of, noise in columns)], rows)
-
-
-@block
-def recipes_runs() -> str:
-    """How many tables and seeds there are."""
-    said = []
-    for part in ("search", "confirm"):
-        runs = _recipe_runs(part)
-        seeds = [len({run["seed"] for run in runs if run["noise"] == noise}) for noise in NOISES]
-        counts = ", ".join(f"{level}: {count}" for level, count in zip(in_percent(NOISES), seeds, strict=True))
-        said.append(f"{part}: {len({run['table'] for run in runs})} tables, seeds {counts}")
-    return "; ".join(said)
-
-
-@block
-def estimator_tables() -> str:
-    """Both estimators with their defaults on the tables that the search did not see, and the worst table of ours."""
-    runs = runs_of("estimator-tables")
-    values = {(name,): lambda run, name=name: run["test_ap"][name] for name in runs[0]["test_ap"]}
-    return _beside_worst(["estimator"], runs, values, bold=False)
-
-
-@block
-def estimator_runs() -> str:
-    """How many tables and seeds there are."""
-    runs = runs_of("estimator-tables")
-    return f"{len({run['table'] for run in runs})} tables, {len({run['seed'] for run in runs})} seeds"

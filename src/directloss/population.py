@@ -18,7 +18,7 @@ from .adaptive_decay import Overfitting, quality_at_length
 from .loss import StructuredLoss
 from .metric import metric
 
-__all__ = ["EVERY", "MOST_LISTS", "Candidate", "Mean", "Member", "Population", "batches", "steps_of"]
+__all__ = ["EVERY", "MOST_LISTS", "Candidate", "Mean", "Member", "Population", "batches", "linear", "steps_of"]
 
 GAP, LOW, HIGH, START, PACE, EVERY = 0.1, 0.3, 10.0, 0.5, 0.05, 10  # of decay that follows overfitting, as its default
 MOST_LISTS = 4  # of the length of a batch: held-out rows that such decay looks at
@@ -127,7 +127,7 @@ class Population:
         return list(zip(self.members, parts, strict=True))
 
     @torch.no_grad()
-    def network(self, member: int, inputs: Tensor | None = None) -> tuple[nn.Module, Tensor | None]:
+    def network(self, member: int, inputs: Tensor | None = None) -> tuple[nn.Module, Tensor]:
         """The networks of a member as one module, with averaged weights; and the scores of rows held out, by fold.
 
         Scores of each fold are brought to mean 0 and standard deviation 1 on its rows held out: their inputs.
@@ -238,8 +238,8 @@ class _Stack:
             hidden = torch.baddbmm(bias, weight, hidden.relu())
         return hidden.squeeze(1)
 
-    def network(self, member: int, inputs: Tensor | None) -> tuple[nn.Module, Tensor | None]:
-        places, scores = list(range(member, len(self.means[0]), len(self.members))), None
+    def network(self, member: int, inputs: Tensor | None) -> tuple[nn.Module, Tensor]:
+        places, scores = list(range(member, len(self.means[0]), len(self.members))), torch.empty(0)
         weights = [mean[places].clone() for mean in self.means]
         if inputs is not None:
             scores = self.scores(inputs)[places]
@@ -254,12 +254,16 @@ class _Stack:
 
     def _one(self, weights: list[Tensor]) -> nn.Sequential:
         layers: list[nn.Module] = []
-        for (inputs, outputs), weight, bias in zip(self.widths, weights[::2], weights[1::2], strict=True):
-            layer = nn.utils.skip_init(nn.Linear, inputs, outputs, dtype=torch.float32)
-            layer.weight.copy_(weight)
-            layer.bias.copy_(bias.squeeze(1))
-            layers += [layer, nn.ReLU()]
+        for weight, bias in zip(weights[::2], weights[1::2], strict=True):
+            layers += [linear(weight, bias.squeeze(1)), nn.ReLU()]
         return nn.Sequential(*layers[:-1], nn.Flatten(0))
+
+
+def linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    """A layer with these weights."""
+    layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta", dtype=torch.float32).to_empty(device="cpu")
+    layer.load_state_dict({"weight": weight, "bias": bias})
+    return layer
 
 
 def _balanced_cross_entropy(scores: Tensor, target: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .checks import check_count, check_layers, check_parts, check_positive, check_rate, check_share
 from .loss import StructuredLoss
-from .population import EVERY, MOST_LISTS, Candidate, Mean, Member, Population, batches, steps_of
+from .population import EVERY, MOST_LISTS, Candidate, Mean, Member, Population, batches, linear, steps_of
 from .task import Task
 from .tasks import AveragePrecision
 from .update import PositiveDirect, Update
@@ -279,7 +279,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
 
     def _members(self, folds: int) -> list[Member]:
         """The models that train; without folds there is nothing to choose by, so it is one."""
-        layers = AUTO if self.hidden == "auto" else (self.hidden,)
+        layers: tuple[Any, ...] = AUTO if self.hidden == "auto" else (self.hidden,)
         if folds == 1:
             layers = layers[-1:]
         found = []
@@ -351,7 +351,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         if self.hidden in ("auto", ()) and self.weight_decay == "auto":
             population.load(_logistic_regressions(inputs, target, folds.train))
             moments.add(0)
-        best_step, scores = 0, torch.empty(0)
+        best_step, scores = 0, held
         drawn = batches(classes, self.batch_size, self._generator)
         for step in range(count + 1):
             if step:
@@ -374,7 +374,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                 if step >= max(PATIENCE * best_step, count / PATIENCE):
                     break
         self.network_.cpu()
-        return scores.double().cpu().numpy().ravel(), positive[folds.held_out.numpy().ravel()]
+        return scores.cpu().double().numpy().ravel(), positive[folds.held_out.numpy().ravel()]
 
     def _tensors(self, features: NDArray, positive: NDArray) -> tuple[Tensor, Tensor]:
         """Inputs and target, where they train."""
@@ -483,10 +483,7 @@ def _logistic_regressions(inputs: Tensor, target: Tensor, folds: Sequence[Tensor
             with warnings.catch_warnings():  # near the end of its way it is as good a start
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 fitted = LogisticRegression(C=strength, max_iter=200).fit(inputs[rows].cpu(), target[rows].cpu())
-            layer = nn.utils.skip_init(nn.Linear, inputs.shape[1], 1, dtype=torch.float32)
-            with torch.no_grad():
-                layer.weight.copy_(torch.from_numpy(fitted.coef_))
-                layer.bias.copy_(torch.from_numpy(fitted.intercept_))
+            layer = linear(*map(torch.from_numpy, (fitted.coef_, fitted.intercept_)))
             found.append(nn.Sequential(layer, nn.Flatten(0)))
     return found
 

@@ -50,7 +50,7 @@ class WarmUp(Resumable):
 
     The positive update strengthens pairs that are already in the right order. If a network starts with more pairs in
     the wrong order, the ranking may get worse. A warm-up avoids most of that. With a large ε, reset Adam after these
-    steps: `optimizer.state.clear()`. docs/warm-up.md has the measurements.
+    steps: `optimizer.state.clear()`. docs/studies/warm-up.md has the measurements.
 
     Under `torch.compile` the first steps run outside of the graph. With `fullgraph=True` compile the network alone.
 

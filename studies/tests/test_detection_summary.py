@@ -214,6 +214,15 @@ def test_claims_fail_where_numbers_say_so():
     assert shaky[1] == "undecided"
 
 
+def test_who_is_ahead_of_cross_entropy_is_ahead_of_logistic_regression_too():
+    def beside(value):
+        fitted = [invented("LogisticRegression", k, 0, of, value) for k in (0.0, 0.2) for of in CATEGORIES]
+        return verdicts([*everything(), *fitted])
+
+    assert beside(0.3)[:3] == ["holds", "holds", "holds"]
+    assert beside(0.9)[:3] == ["mixed", "holds", "mixed"]
+
+
 def test_while_runs_are_missing_nothing_is_concluded_of_them():
     runs = everything()
     for victim in runs:

@@ -383,6 +383,7 @@ def test_every_method_has_as_many_settings_and_the_same_tables(preset, protocol)
     networks = {name for config in found if config.method == NETWORKS for name in config.settings}
     if protocol == "tools":
         assert {config.method for config in found} == TOOLS.keys()
+        assert len(tables) == (4 if preset == "quick" else 28)
     elif preset == "quick":
         assert (len(tables), len({c.noise for c in found}), len(networks), len({c.seed for c in found})) == (4, 2, 5, 3)
     else:

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from directloss import (
+    AdaptiveDecay,
     AveragePrecision,
     AveragePrecisionLoss,
     CentralDirect,
@@ -137,6 +138,16 @@ def different(group: Any, process: int) -> dict[str, Any]:
     return found
 
 
+def decays(group: Any, process: int) -> list[float]:
+    """The weight decay of 60 steps; only the first process is ahead of its held-out rows, the last knows nothing."""
+    good, bad, target = torch.tensor([3.0, 2.0, 1.0]), torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 0])
+    last = process == dist.get_world_size(group) - 1
+    held_out = (bad if process == 0 else good), (target * 0 if last else target)
+    optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], weight_decay=1.0)
+    decay = AdaptiveDecay(optimizer, lambda: held_out, process_group=group)
+    return [decay.step(good, target) for _ in range(60)]
+
+
 def copies(group: Any) -> dict[str, Any]:
     """Whether copies of modules have their group."""
     modules = [StructuredLoss(AveragePrecision(), PositiveDirect(0.5), process_group=group)]
@@ -176,6 +187,7 @@ def work(folder: str, process: int, everyone: int) -> None:
         network = DistributedDataParallel(model(), process_group=group)
         found[processes, "memory"] = memory_run(network, group, process, processes)
         found[processes, "different"] = different(group, process)
+        found[processes, "decays"] = decays(group, process)
         found[processes, "copies"] = copies(group)
     torch.save(found, f"{folder}/{process}.pt")
     dist.barrier()

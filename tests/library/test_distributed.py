@@ -68,6 +68,14 @@ def test_processes_may_differ_in_types_and_get_one_error_if_they_may_not(ranked,
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_processes_agree_on_the_weight_decay_also_if_one_does_not_know(ranked, processes):
+    first, *others = (one[processes, "decays"] for one in ranked[:processes])
+    assert first[-1] > first[0]  # on the mean over those who know, training is ahead
+    assert all(other == first for other in others)
+
+
+@pytest.mark.slow
 def test_copies_of_a_module_share_its_group_and_a_saved_one_remembers_the_world(ranked):
     for processes, saved in ((2, "cannot be saved. Save the state_dict"), (4, [True] * 3)):
         for one in ranked[:processes]:

@@ -1,3 +1,3 @@
 """Studies with directloss: the paper's studies and others, their data and reports, and the command `directloss`."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

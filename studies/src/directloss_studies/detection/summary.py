@@ -1,6 +1,7 @@
 """What runs on VOC2012 detection say: the paper's Table 2 beside ours, class by class, curves and pictures."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from statistics import fmean
 
@@ -35,6 +36,8 @@ PAPER: dict[str, dict[float, float]] = {
 }
 """Mean AP of twenty classes in the paper's Table 2, by method and share of flipped training labels."""
 
+CROSS_ENTROPIES = "x-ent", LINEAR_MODELS[0]
+"""In batches, and fitted to convergence: who is ahead of cross-entropy must be ahead of both."""
 METHODS = (*LINEAR_MODELS, "x-ent", PLAIN, "hinge-AP", "pos-AP")
 BY_CLASS, FOR_ALL = RULES = ("settings by class", "one setting for all classes")
 RULES_NOTE = (
@@ -188,15 +191,23 @@ class _SetUp:
                 ("With 20 % flipped labels pos-AP is ahead of x-ent", "ours", (("pos-AP", "x-ent", 0.2),)),
             ):
                 compared = [
-                    self.pairs.compare(
-                        variant, noise, ahead, behind, f"{ahead} − {behind} at {percent(noise)}", self.classes
-                    )
-                    for ahead, behind, noise in pairs
+                    self._ahead(variant, noise, ahead, behind)
+                    for ahead, other, noise in pairs
+                    for behind in (CROSS_ENTROPIES if other == "x-ent" else (other,))
+                    if behind in self.methods or behind not in LINEAR_MODELS
                 ]
                 claims.append(Claim(says, variant, compared, source))
             says = "With 20 % flipped labels hinge-AP collapses: less than a tenth of its AP on clean labels is left"
             claims.append(Claim(says, variant, [self._collapse(variant)]))
         return claims
+
+    def _ahead(self, variant: str, noise: float, ahead: str, behind: str) -> Comparison:
+        """By class and seed. A model of scikit-learn has one seed, but boxes and flips of each class are drawn anew."""
+        name = f"{ahead} − {behind} at {percent(noise)}"
+        if behind not in LINEAR_MODELS:
+            return self.pairs.compare(variant, noise, ahead, behind, name, self.classes)
+        found = self.pairs.compare(variant, noise, ahead, behind, name)
+        return replace(found, seeds=len(found.differences)) if len(found.differences) == len(self.classes) else found
 
     def _collapse(self, variant: str) -> Comparison:
         """A tenth of hinge-AP's mean on clean labels, minus what is left of it, by seed."""

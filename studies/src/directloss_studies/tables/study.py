@@ -107,6 +107,8 @@ def configs(options: TableOptions, source: Source | None = None) -> list[Config]
     parts = source.parts
     if wanted := QUICK_TABLES if quick else TUNED_TABLES if protocol == TUNED else ():
         parts = tuple(part for part in parts if part.name in wanted) or parts[: len(wanted)]
+    if protocol == TOOLS:  # which know no lists
+        parts = tuple(part for part in parts if part.name != name_of(PROTEIN))
     noises = _noises(options)
     names = QUICK_METHODS if quick else FAIR_METHODS if protocol in AVERAGED else tuple(METHODS)
     human = dict.fromkeys(noise for part in parts for noise in _given(part) if noise.given)
