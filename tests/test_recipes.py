@@ -74,31 +74,34 @@ def test_every_recipe_is_short_and_one_click_from_the_index_and_the_readme():
 
 @pytest.mark.slow
 def test_trainer_adds_up_what_compute_loss_func_gives_and_the_recipe_makes_a_mean_of_it(tmp_path, monkeypatch, capsys):
-    from transformers import Trainer, TrainingArguments
+    from transformers import BertForSequenceClassification, Trainer, TrainingArguments
+
+    from directloss.integrations.transformers import LossCallback
 
     monkeypatch.chdir(tmp_path)
     names = run(RECIPES / "trainer.md", until="trainer.train()")
-    names["loss"].step = names["loss"].steps  # the warm-up is over
     arguments = TrainingArguments(
         per_device_train_batch_size=120, gradient_accumulation_steps=2, max_steps=1, learning_rate=1.0, optim="sgd",
         lr_scheduler_type="constant", max_grad_norm=0.0, use_cpu=True, save_strategy="no", dataloader_pin_memory=False,
     )  # fmt: skip
+    callback = LossCallback(names["loss"].loss)
+    names["config"].update({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
     seen = []  # number of items and gradient of each micro-batch
 
     def ranking(outputs, labels):
-        value = names["loss"](outputs["logits"].squeeze(-1), labels)
+        value = names["loss"].loss(outputs["logits"].squeeze(-1), labels)  # without the warm-up
         seen.append((len(labels), torch.autograd.grad(value, parameters, retain_graph=True)))
         return value
 
     def from_page(outputs, labels, num_items_in_batch):
         ranking(outputs, labels)
-        return names["compute_loss"](outputs, labels, num_items_in_batch)
+        return callback.compute_loss(outputs, labels, num_items_in_batch)
 
     def unscaled(outputs, labels, num_items_in_batch):
         return ranking(outputs, labels)
 
     for compute_loss, weights in ((from_page, [0.6, 0.4]), (unscaled, [1.0, 1.0])):
-        model = names["Ranker"]()
+        model = BertForSequenceClassification(names["config"])
         parameters = list(model.parameters())
         before = [parameter.detach().clone() for parameter in parameters]
         seen.clear()

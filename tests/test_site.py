@@ -1,5 +1,6 @@
 """The site works as a folder of files without a network and shows every public name. The animation is right."""
 
+import ast
 import doctest
 import re
 import sys
@@ -32,6 +33,12 @@ for module in MODULES:
     for public in module.__all__:
         FIRST.setdefault(public, module)
 NAMES = [f"{module.__name__}.{name}" for name, module in FIRST.items()]
+INTEGRATIONS = [  # read, not imported: that takes seconds
+    f"directloss.integrations.{path.stem}.{name}"
+    for path in sorted((ROOT / "src" / "directloss" / "integrations").glob("*.py"))
+    if "pip install" in (text := path.read_text())
+    for name in ast.literal_eval(text.partition("__all__ = ")[2].partition("\n")[0])
+]
 
 
 def test_a_name_is_the_same_in_all_modules_that_have_it():
@@ -42,7 +49,8 @@ def test_a_name_is_the_same_in_all_modules_that_have_it():
 
 def test_every_public_name_is_on_one_page_of_the_reference():
     shown = re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", "\n".join(path.read_text() for path in API), re.MULTILINE)
-    assert sorted(shown) == sorted(NAMES)
+    assert sorted(shown) == sorted(NAMES + INTEGRATIONS)
+    assert len(INTEGRATIONS) == 3
 
 
 @pytest.mark.parametrize("path", API, ids=lambda path: path.stem)

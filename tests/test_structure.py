@@ -24,6 +24,7 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "checks": 0,
     "kernels": 0,
     "group_module": 0,
+    "resumable": 0,
     "update": 1,
     "distributed": 1,
     "groups": 1,
@@ -40,11 +41,12 @@ LAYERS = {  # a module may import from lower numbers only, and from its own fold
     "uncompiled": 0,
     "retrieval": 7,
     "perturbed": 7,
+    "adaptive_decay": 8,
     "training": 7,
     "memory": 8,
-    "adaptive_decay": 8,
     "population": 9,
     "sklearn": 10,
+    "integrations": 10,
     "__init__": 11,
 }
 STUDY, ABOVE_STUDIES = 10, {"registry": 11, "cli": 12, "__main__": 13}
@@ -69,6 +71,12 @@ STANDARD = {  # of the standard library; neither signal nor sys: an import must 
     "importlib", "inspect", "itertools", "logging", "math", "numbers", "os", "pathlib", "threading", "time", "types",
     "typing", "uuid", "warnings", "weakref",
 }  # fmt: skip
+EXTRAS = {  # the modules that import a package of an extra, and which; a callback fits both names of Lightning
+    ("sklearn",): {"sklearn"},
+    ("integrations", "lightning"): {"lightning", "pytorch_lightning"},
+    ("integrations", "torchmetrics"): {"torchmetrics"},
+    ("integrations", "transformers"): {"transformers"},
+}
 MODULES = (
     directloss, directloss.families, directloss.sklearn, directloss.tasks, directloss.testing, directloss.update,
 )  # fmt: skip
@@ -128,10 +136,25 @@ def test_every_module_has_a_docstring():
 
 
 def test_the_library_imports_its_dependencies_only():
-    """No package of an extra, nothing of the studies, no signals; scikit-learn in the module of that name only."""
+    """No package of an extra but in the module that is for it, nothing of the studies, no signals."""
     for parts, tree in modules(LIBRARY):
-        allowed = DEPENDENCIES | STANDARD | ({"sklearn"} if parts == ("sklearn",) else set())
+        allowed = DEPENDENCIES | STANDARD | EXTRAS.get(parts, set())
         assert outside(parts, tree) <= allowed, (parts, outside(parts, tree) - allowed)
+
+
+def test_nothing_imports_a_module_of_an_extra_and_each_says_what_to_install():
+    for parts, tree in modules(LIBRARY):
+        inside = {name for kind, name in imports(parts, tree) if kind == "inside"}
+        assert not any(name[: len(extra)] == extra for name in inside for extra in EXTRAS), parts
+        if parts in EXTRAS:
+            assert any("pip install" in text for text in texts(tree)), parts
+
+
+def test_the_library_imports_without_any_extra():
+    packages = {package for packages in EXTRAS.values() for package in packages}
+    code = f"import sys\nsys.modules |= dict.fromkeys({packages})\nimport directloss.integrations.observer"
+    environment = {**os.environ, "PYTHONPATH": str(LIBRARY.parent)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=300)
 
 
 def test_kernels_never_import_torch():

@@ -425,6 +425,23 @@ def check_count(name: str, value: int, least: int = 1) -> None:
         raise ValueError(f"{name} must be at least {least}; got {value}.")
 
 
+def check_gains(gains: Any, names: tuple[str, ...], largest: float) -> str | tuple[float, ...]:
+    """Return what grades are worth: a name, or one number for each grade."""
+    if isinstance(gains, str) and gains in names:
+        return gains
+    try:
+        numbers = () if isinstance(gains, str) else tuple(float(gain) for gain in gains)
+    except (TypeError, ValueError):
+        numbers = ()
+    if len(numbers) < 2 or not all(0 <= gain <= largest for gain in numbers):
+        known = " or ".join(map(repr, names))
+        raise ValueError(
+            f"gains must be {known}, a number from 0 on for each grade, as (0, 1, 3), or a function of grades; got "
+            f"{gains!r}."
+        )
+    return numbers
+
+
 def check_not_negative(name: str, value: float) -> None:
     """A parameter of a metric is a finite number, 0 or more."""
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -24,6 +24,7 @@ from .group_module import GroupModule
 from .layout import arrange
 from .task import Task
 from .tasks import NDCG, ROCAUC, AveragePrecision, IoU
+from .tasks.ndcg import Gains
 from .update import PositiveDirect, Update
 
 __all__ = [
@@ -257,7 +258,7 @@ class ROCAUCLoss(StructuredLoss):
 
 
 class NDCGLoss(StructuredLoss):
-    """`StructuredLoss` on `NDCG`, of the first k ranks or all; the target holds grades, worth 2^grade − 1.
+    """`StructuredLoss` on `NDCG`, of the first k ranks or all; the target holds grades, worth 2^grade − 1 or your own.
 
     >>> scores, grades = torch.tensor([2.0, 1.0, 0.0], requires_grad=True), torch.tensor([0, 3, 1])
     >>> NDCGLoss(k=2)(scores, grades)
@@ -270,7 +271,7 @@ class NDCGLoss(StructuredLoss):
         reduction: str = "mean",
         *,
         k: int | None = None,
-        gains: str = "exponential",
+        gains: Gains = "exponential",
         dim: int = -1,
         ignore_index: int | None = None,
         process_group: Any = None,

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from .checks import check_batch, check_finite, check_labels, check_loss, check_no_group, raise_at_first
 from .group_module import GroupModule
 from .layout import is_ignored
+from .resumable import Resumable
 
 __all__ = ["ScoreMemory"]
 
 
-class ScoreMemory(GroupModule):
+class ScoreMemory(Resumable, GroupModule):
     """The latest score of every training sample, by index.
 
     Args:

@@ -7,13 +7,14 @@ from torch import Tensor, nn
 
 from .checks import check_count, check_kind, check_loss, check_rate, check_scores, check_tensors
 from .layout import is_ignored
+from .resumable import Resumable
 
 __all__ = ["Perturbed"]
 
 NOISES = "normal", "logistic", "gumbel"
 
 
-class Perturbed(nn.Module):
+class Perturbed(Resumable):
     """The mean of a loss over copies of the scores with noise.
 
     In `eval()` there is no noise. With `Perceptron` it is the perturbed Fenchel–Young loss: its gradient is the mean of

@@ -23,11 +23,12 @@ from .checks import (
     raise_at_first,
 )
 from .layout import is_ignored
+from .resumable import Resumable
 
 __all__ = ["ClassesSampler", "PositivesSampler", "WarmUp", "accumulate", "falling_k"]
 
 
-class WarmUp(nn.Module):
+class WarmUp(Resumable):
     """A loss that begins with another one: `first` for some steps, then `loss`.
 
     Args:
@@ -36,8 +37,12 @@ class WarmUp(nn.Module):
         first: the loss of the first steps, called with the valid scores and their target; None: binary cross-entropy.
 
     Call it as you call `loss`. A step is a call on scores that require a gradient. Other calls, as in validation, use
-    `loss` and do not count. The number of steps so far is in the `state_dict`. In the first steps `loss` is called,
-    too, without a gradient: so it refuses wrong input from the first step on.
+    `loss` and do not count. In the first steps `loss` is called, too, without a gradient: so it refuses wrong input
+    from the first step on.
+
+    Its own `state_dict` holds the number of steps so far. The `state_dict` of a model that holds the loss does not: its
+    keys are those of the network. So to go on after a break save `loss.state_dict()`, too, or use the `LossCallback` of
+    `directloss.integrations`.
 
     `first` gets all valid scores at once, without regard to lists, and returns one number: the `reduction` of `loss`
     and the `weight` of lists are for later steps. If a loss on lists has a `process_group`, `first` gets the scores of
@@ -55,6 +60,8 @@ class WarmUp(nn.Module):
     >>> loss(scores, target), loss(scores, target)
     (tensor(1.0444, grad_fn=<...>), tensor(0.4167, grad_fn=<...>))
     """
+
+    counts_steps = True
 
     def __init__(self, loss: nn.Module, steps: int, first: Callable[..., Tensor] | None = None) -> None:
         super().__init__()
@@ -126,14 +133,6 @@ class WarmUp(nn.Module):
             flat = (None if part is None else part.reshape(-1) for part in (scores, target, mask))
             scores, target, mask = gather(group, *flat)
         return (scores, target) if mask is None else (scores[mask], target[mask])
-
-    def get_extra_state(self) -> Tensor:
-        """The number of steps so far, as a tensor: safetensors saves nothing else."""
-        return torch.tensor(self.step, device="cpu")
-
-    def set_extra_state(self, state: Tensor | int) -> None:
-        """Go on after so many steps."""
-        self.step = int(state)
 
     def extra_repr(self) -> str:
         """The number of first steps."""

@@ -15,7 +15,7 @@ from benchmarks.dynamic_programme import (
     average_precision_objective,
     average_precision_reference,
 )
-from directloss import AveragePrecision, NegativeDirect, Perceptron, PositiveDirect
+from directloss import AveragePrecision, NegativeDirect, Perceptron, PositiveDirect, metric
 from directloss.update import UpdateSpec
 from tests.fuzz import ANSWERS, KINDS, draw, fuzzed_tasks, laws, staircases
 
@@ -370,3 +370,15 @@ def test_scores_that_differ_by_the_last_bit_of_float64_alone_are_ranked_and_augm
             for scores, unit in ((gaps, 1.0), (1 + 2.0**-52 * gaps, 2.0**-52))
         ]
         assert values[0] == pytest.approx(values[1].item(), abs=1e-12)
+
+
+def test_graded_average_precision_is_a_weighted_mean_of_those_of_the_grades():
+    """As docs/faq.md says; the right side is Robertson, Kanoulas and Yilmaz (2010)."""
+    scores, grades, worth = torch.randn(40), torch.randint(4, (40,)), torch.tensor([1.0, 0.5, 2.0])
+    levels = grades >= torch.arange(1, 4)[:, None]
+    ours = metric(AveragePrecision(), scores.expand(3, -1), levels, weight=worth * levels.sum(1))
+    ranked = grades[scores.argsort(descending=True)]
+    both = torch.minimum(ranked[:, None], ranked[None])  # of two items, what they have in common
+    common = torch.cat([torch.zeros(1), worth.cumsum(0)])[both].tril().sum(1)
+    ideal = torch.cat([torch.zeros(1), worth.cumsum(0)])[ranked].sum()
+    torch.testing.assert_close(ours, (common / torch.arange(1, 41)).sum() / ideal)

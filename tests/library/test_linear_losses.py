@@ -388,5 +388,38 @@ def test_gains_are_exponential_or_linear():
     assert repr(NDCG(3)) == "NDCG(k=3)"
     assert repr(NDCG(3, "linear")) == "NDCG(k=3, gains='linear')"
     check_task(NDCG(gains="linear"), problems=20)
-    with pytest.raises(ValueError, match="gains must be 'exponential' or 'linear'; got 'log'"):
-        NDCG(gains="log")
+    for wrong in ("log", "12", (1,), (0, -1), (0, float("nan")), (0, float("inf")), 3, None):
+        with pytest.raises(ValueError, match="gains must be 'exponential' or 'linear', a number from 0 on for each"):
+            NDCG(gains=wrong)
+
+
+@pytest.mark.parametrize("gains", [(0.0, 5.0, 1.0, 1.5), torch.tensor([0.0, 5.0, 1.0, 1.5]), None], ids=str)
+def test_gains_of_your_own_are_exact(gains):
+    """Also such as do not grow with the grade."""
+    worth = np.array([0.0, 5.0, 1.0, 1.5])
+    gains = (lambda grades: worth[grades.astype(int)]) if gains is None else gains
+    scores, grades = torch.randn(2, 9), torch.arange(18).reshape(2, 9) % 4
+    for k in (None, 2):
+        found = NDCG(k, gains).infer(scores, grades).loss.numpy()
+        want = [1 - ndcg_score(worth[None, row], one[None], k=k) for row, one in zip(grades, scores, strict=True)]
+        np.testing.assert_allclose(found, want, rtol=1e-5)
+        check_task(NDCG(k, gains), problems=30)
+    mask = torch.arange(9) < 7
+    padded = NDCG(None, gains).infer(scores, grades.masked_fill(~mask, -100), mask.expand(2, 9)).loss
+    torch.testing.assert_close(padded, NDCG(None, gains).infer(scores[:, :7], grades[:, :7]).loss)
+    torch.testing.assert_close(
+        NDCG(None, gains).infer(scores, grades == 1).loss, NDCG().infer(scores, grades == 1).loss
+    )
+    loss = NDCGLoss(gains=gains)
+    assert torch.compile(loss, backend="eager")(scores, grades) == loss(scores, grades)
+
+
+def test_gains_of_your_own_refuse_other_grades_and_gains():
+    scores = torch.tensor([0.5, 0.4, 0.3])
+    for target in (torch.tensor([0, 1, 3]), torch.tensor([0, -1, 1]), torch.tensor([0, 0.5, 1])):
+        with pytest.raises(ValueError, match="target must hold grades 0 to 2, for which there are gains"):
+            NDCG(gains=(0, 1, 3)).infer(scores, target)
+    with pytest.raises(ValueError, match="gains must be from 0 to 1e\\+100"):
+        NDCG(gains=lambda grades: grades - 1).infer(scores, torch.tensor([0, 1, 2]))
+    with pytest.raises(ValueError, match="must return one number for each grade"):
+        NDCG(gains=lambda grades: grades.sum()).infer(scores, torch.tensor([0, 1, 2]))

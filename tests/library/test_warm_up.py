@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from directloss import AveragePrecisionLoss, NDCGLoss, NegativeDirect, RetrievalLoss, WarmUp
+from directloss import AveragePrecisionLoss, NDCGLoss, NegativeDirect, Perturbed, RetrievalLoss, WarmUp
 
 SCORES, TARGET = torch.tensor([2.0, 1.0, 0.0, -1.0]), torch.tensor([0, 1, 1, 0])
 
@@ -31,8 +31,27 @@ def test_a_run_goes_on_where_it_was():
     after.load_state_dict(before.state_dict())
     assert after.step == 1
     assert all(isinstance(value, torch.Tensor) for value in before.state_dict().values())  # as safetensors wants
-    after.set_extra_state(2)  # what older versions saved
-    assert after.step == 2
+    with pytest.raises(RuntimeError, match="has no 'step'"):
+        after.load_state_dict({})
+    after.load_state_dict({}, strict=False)
+    assert after.step == 1
+
+
+def test_a_loss_that_holds_a_warm_up_goes_on_too():
+    before, after = (Perturbed(WarmUp(AveragePrecisionLoss(), 3)) for _ in range(2))
+    before(SCORES.clone().requires_grad_(), TARGET)
+    assert before.state_dict().keys() == {"loss.step"}
+    after.load_state_dict(before.state_dict())
+    assert after.loss.step == 1
+
+
+@pytest.mark.parametrize("wrap", [lambda loss: loss, Perturbed, lambda loss: torch.nn.ModuleList([loss])])
+def test_a_model_that_holds_the_loss_has_the_checkpoint_of_the_network(wrap):
+    bare, model = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    model.loss = wrap(WarmUp(AveragePrecisionLoss(), 3))
+    assert model.state_dict().keys() == bare.state_dict().keys()
+    model.load_state_dict(bare.state_dict())
+    bare.load_state_dict(model.state_dict())
 
 
 def test_half_precision_does_not_overflow():
@@ -59,7 +78,7 @@ def test_a_loss_of_your_own_may_take_any_target_and_the_state_is_on_the_cpu():
     assert loss(scores, [1, 2, 3, 4]) == SCORES.sum()
     assert loss(scores, [1, 2, 3, 4]) == (SCORES * torch.tensor([1, 2, 3, 4])).sum()
     with torch.device("meta"):
-        assert loss.get_extra_state().item() == 1
+        assert loss.state_dict()["step"].item() == 1
 
 
 def test_arrays_are_refused_as_the_loss_refuses_them():
