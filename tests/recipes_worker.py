@@ -27,7 +27,8 @@ def main(folder: str) -> None:
             exec("\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)), names)
         loss = names["loss"] if "loss" in names else names["trainer"].lightning_module.loss
         lines = [line for line in printed.getvalue().splitlines() if not line.startswith("{")]  # the Trainer's own
-        found[page] = lines, dist.get_world_size(loss.loss.process_group), loss.step
+        ranking, steps = (loss.loss, loss.step) if hasattr(loss, "loss") else (loss, None)
+        found[page] = lines, dist.get_world_size(ranking.process_group), steps
     (Path(folder) / f"{os.environ['RANK']}.json").write_text(json.dumps(found))
     finish()
 

@@ -59,7 +59,8 @@ def test_recipes_run_in_two_processes_and_rank_together(tmp_path, monkeypatch):
         printed, processes, warm_up = first[page]
         assert printed == expected(RECIPES / f"{page}.md")
         assert processes == second[page][1] == 2
-        assert warm_up == second[page][2] > 0
+        assert warm_up == second[page][2]
+        assert warm_up is None or warm_up > 0
 
 
 def test_every_recipe_is_short_and_one_click_from_the_index_and_the_readme():
