@@ -85,9 +85,3 @@ def claims() -> str:
     ]
     return as_table(["claim", "test AP, an example", "verdict (comparisons)"], rows)
 
-
-@block
-def claims_in_short() -> str:
-    """The paper's main claims."""
-    lines = claims().splitlines()
-    return "\n".join([*lines[:4], *lines[5:7], *lines[8:10]])
