@@ -84,4 +84,3 @@ def claims() -> str:
         ],
     ]
     return as_table(["claim", "test AP, an example", "verdict (comparisons)"], rows)
-

@@ -32,7 +32,7 @@ def _by_table(of: tuple[str, str, str], tables: str, kind: str) -> dict[str, flo
     """Test AP by table, the mean over seeds."""
     method, protocol, length = of
     name = "human-labels" if protocol == PLAIN and tables.startswith("cifar") else "people"
-    found = select(name, variant=f"{protocol}, {kind}, {length}", method=method, metric="test_ap")
+    found = select(name, variant=f"{protocol}, {kind}, {length}", method=method, noise=0.0, metric="test_ap")
     return {
         key.class_: record["mean"]
         for key, record in found.items()
@@ -107,6 +107,6 @@ def people_runs() -> str:
     parts = []
     for words, (tables, kind) in COLUMNS.items():
         prefix = tables if not tables.endswith(" ") else "cifar10n airplane"
-        found = select("people", variant=f"{ADAPTIVE}, {kind}, {LONG}", method="x-ent", class_=prefix, metric="test_ap")
-        parts += [f"{words}: {record['n']}" for record in found.values()]
+        found = select("people", variant=f"{ADAPTIVE}, {kind}, {LONG}", method="x-ent", noise=0.0, class_=prefix)
+        parts += [f"{words}: {record['n']}" for key, record in found.items() if key.metric == "test_ap"]
     return ", ".join(parts)
