@@ -12,6 +12,7 @@ from . import (
     synthetic,
     tables,
     tasks,
+    text_search,
     training,
     verdicts,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "synthetic",
     "tables",
     "tasks",
+    "text_search",
     "training",
     "verdicts",
 ]
