@@ -19,9 +19,7 @@ def _folds() -> int:
 
 def _best(metric: str) -> str:
     means = {
-        key.method: record["mean"]
-        for key, record in select("text-search").items()
-        if key.metric == f"test_{metric}"
+        key.method: record["mean"] for key, record in select("text-search").items() if key.metric == f"test_{metric}"
     }
     return max(means, key=lambda method: means[method])
 
