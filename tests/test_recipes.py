@@ -11,14 +11,21 @@ from processes import torchrun
 from recipes_worker import PAGES, RECIPES
 from test_documents import blocks
 
-from directloss import AveragePrecision, metric
+from directloss import AveragePrecision, AveragePrecisionLoss, PositiveDirect, RetrievalLoss, metric
 
 WORKER = Path(__file__).parent / "recipes_worker.py"
 WARNINGS = {  # of other packages, which a reader may ignore
     "lightning": [r"`isinstance\(treespec, LeafSpec\)` is deprecated", ".* does not have many workers"],
     "trainer": ["'pin_memory' argument is set as true but no accelerator is found"],
 }
-SLOW = {"accelerate", "lightning", "skorch", "trainer"}  # their packages take seconds to import
+SLOW = {
+    "accelerate",
+    "lightning",
+    "reranker",
+    "sentence-transformers",
+    "skorch",
+    "trainer",
+}  # their packages take seconds to import
 
 
 RUN_HERE = [
@@ -111,6 +118,37 @@ def test_trainer_adds_up_what_compute_loss_func_gives_and_the_recipe_makes_a_mea
         for k, (old, new) in enumerate(zip(before, parameters, strict=True)):
             step = sum(weight * gradient[k] for weight, (_, gradient) in zip(weights, seen, strict=True))
             torch.testing.assert_close(old - new.detach(), step)
+
+
+def test_metric_learning_ranks_what_miners_choose_and_else_what_retrieval_ranks():
+    from pytorch_metric_learning.losses import CrossBatchMemory
+    from pytorch_metric_learning.miners import MultiSimilarityMiner
+    from pytorch_metric_learning.reducers import MeanReducer
+
+    ranking = run(RECIPES / "metric-learning.md", until="torch.manual_seed")["RankingLoss"](reducer=MeanReducer())
+    generator = torch.Generator().manual_seed(0)
+    embeddings, more = (torch.randn((12, 3), generator=generator).requires_grad_() for _ in range(2))
+    labels, other = torch.arange(12) % 4, torch.arange(12) % 3
+    torch.testing.assert_close(ranking(embeddings, labels), RetrievalLoss()(embeddings, labels))
+    expected = RetrievalLoss(reduction="none")(embeddings, labels, more, other)  # 0 for a query without a positive
+    torch.testing.assert_close(ranking(embeddings, labels, None, more, other), expected.mean())
+
+    miner = MultiSimilarityMiner()
+    anchors, positives, others, negatives = pairs = miner(embeddings, labels)
+    assert 0 < len(others) < 12 * 9  # not all
+    unit = torch.nn.functional.normalize(embeddings, dim=-1)
+    lists = [(positives[anchors == k], negatives[others == k]) for k in range(12)]
+    values = [
+        AveragePrecisionLoss(PositiveDirect(0.1))(
+            unit[k] @ unit[torch.cat(some)].T, torch.arange(len(torch.cat(some))) < len(some[0])
+        )
+        for k, some in enumerate(lists)
+        if len(some[0])
+    ]
+    found = ranking(embeddings, labels, pairs)
+    torch.testing.assert_close(found, sum(values) / 12)
+    first = CrossBatchMemory(ranking, 3, 24, miner=miner)(embeddings, labels)  # the memory holds this batch only
+    torch.testing.assert_close(first, found)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from . import (
     speed,
     synthetic,
     tasks,
+    text_search,
     training,
     verdicts,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "speed",
     "synthetic",
     "tasks",
+    "text_search",
     "training",
     "verdicts",
 ]

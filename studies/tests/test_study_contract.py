@@ -20,6 +20,7 @@ SHORT = {  # the studies that can run without data, and what makes their runs sh
     "segmentation": {"samples": 16, "held_out": 8, "iterations": 4},
     "warm-up": {"iterations": 3},
     "score-memory": {"iterations": 1},
+    "text-search": {"iterations": 6},
 }
 DIFFERENT = ("tables", "actions", "detection", "warm-up", "score-memory")  # have grids of another kind
 
@@ -69,6 +70,7 @@ def test_a_run_repeats_itself_leaves_the_random_state_alone_and_comes_back_from_
     ("segmentation", "shapes, wrong pixels: noisy validation", "Masks found after training with 20 % wrong pixels"),
     ("warm-up", "Mean test AP, by share", "ε = 1"),
     ("score-memory", "Minus plain batches", "two passes"),
+    ("text-search", "made: test queries", "MultipleNegativesRanking"),
 ])  # fmt: skip
 def test_the_command_runs_without_data_makes_a_report_and_continues(name, shown, in_page, tmp_path, monkeypatch):
     configs = short_configs(name)

@@ -11,6 +11,7 @@ from . import (
     separable,
     synthetic,
     tables,
+    text_search,
     warm_up,
 )
 from .harness.study import AnyStudy
@@ -31,6 +32,7 @@ STUDIES: dict[str, AnyStudy] = {
         detection,
         warm_up,
         score_memory,
+        text_search,
     )
 }
 """By name: one for each table or figure of the paper, and others that answer questions it leaves open."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from ..harness.progress import Steps
 from .answers import convert_answers
 from .cifar import convert_cifar10n
+from .cranfield import check_cranfield
 from .molecules import convert_molecules
 from .tables import check_tables
 from .voc import check_voc2012
@@ -17,6 +18,7 @@ DATA: dict[str, Callable[[Path, Steps], str]] = {
     "tables": check_tables,
     "answers": convert_answers,
     "molecules": convert_molecules,
+    "cranfield": check_cranfield,
 }
 """By name: a function that fetches the data into a folder if it is not there, checks it, and says what is there."""
 CONVERTED: dict[str, Callable[[Path, Path, Path, Path | None, Steps], str]] = {"cifar10n": convert_cifar10n}

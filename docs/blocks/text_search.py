@@ -1,0 +1,94 @@
+"""Text search: a sentence model trained on its metric."""
+
+from .numbers import as_table, block, error_cell, mean_cell, select
+from .verdicts import claims_of, verdict_of
+
+NAME, METRICS = "Cranfield", ("NDCG@10", "MAP", "MRR")
+FEWEST = 3  # of which a report takes differences
+FEW = f"Fewer than {FEWEST} folds have run so far. That is too few for differences and verdicts."
+USUAL = "ListNet", "LambdaLoss", "RankNet", "MultipleNegatives", "softmax"
+
+
+def _methods() -> list[str]:
+    return list(dict.fromkeys(key.method for key in select("text-search")))
+
+
+def _folds() -> int:
+    return max(record["n"] for record in select("text-search").values())
+
+
+def _best(metric: str) -> str:
+    means = {
+        key.method: record["mean"] for key, record in select("text-search").items() if key.metric == f"test_{metric}"
+    }
+    return max(means, key=lambda method: means[method])
+
+
+@block
+def text_search_results() -> str:
+    """Three metrics on test queries, the highest mean of a column in bold."""
+    rows = []
+    for method in _methods():
+        cells = [mean_cell("text-search", NAME, method, metric=f"test_{metric}") for metric in METRICS]
+        rows.append(
+            [
+                method,
+                *(
+                    f"**{cell}**" if _best(metric) == method else cell
+                    for cell, metric in zip(cells, METRICS, strict=True)
+                ),
+            ]
+        )
+    return as_table(["trained with", *METRICS], rows)
+
+
+@block
+def text_search_differences() -> str:
+    """The losses on NDCG and AP minus the others, paired by fold."""
+    if _folds() < FEWEST:
+        return FEW
+    rows = []
+    for method in _methods():
+        cells = [
+            error_cell("text-search", (NAME, method, 0.0, None, f"{ours} minus this, {metric}"), "+")
+            for ours, metric in (("NDCG", "NDCG@10"), ("NDCG, all documents", "NDCG@10"), ("AP, all documents", "MAP"))
+        ]
+        if not method.startswith(("NDCG", "AP")):
+            rows.append([method, *cells])
+    header = ("NDCG minus it, NDCG@10", "NDCG, all documents, minus it, NDCG@10", "AP, all documents, minus it, MAP")
+    return as_table(["", *header], rows)
+
+
+@block
+def text_search_verdicts() -> str:
+    """Every claim."""
+    if _folds() < FEWEST:
+        return FEW
+    rows = [[says, verdict_of("text-search", says)] for says in claims_of("text-search")]
+    return as_table(["claim (comparisons)", "verdict"], rows)
+
+
+@block
+def text_search_seeds() -> str:
+    """How many folds there are."""
+    return f"{_folds()} of the five folds, seeds counted from 0"
+
+
+@block
+def text_search_says() -> str:
+    """Who is ahead, and by how much: in sentences."""
+    records, said = select("text-search"), []
+    for metric, loss in (("NDCG@10", "NDCG"), ("MAP", "AP")):
+        means = {key.method: record["mean"] for key, record in records.items() if key.metric == f"test_{metric}"}
+        usual = {method: means[method] for method in means if method.startswith(USUAL)}
+        best = max(usual, key=lambda method: usual[method])
+        ours = ", ".join(
+            f"the loss on {loss}{where} {means[loss + where] - means[best]:+.3f}".replace("-", "−")
+            for where in ("", ", all documents")
+        )
+        said.append(
+            f"- **{metric}**: {_best(metric)} has the highest mean, {max(means.values()):.3f}; the untuned model has "
+            f"{means['untuned']:.3f}, BM25 {means['BM25']:.3f}. Of the usual losses, {best} is best, with "
+            f"{means[best]:.3f}. Beside it: {ours}."
+        )
+    return "\n".join(said)
