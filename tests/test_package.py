@@ -79,7 +79,7 @@ def test_a_wheel_holds_one_package_and_its_description_needs_no_other_file(name,
     description = metadata.partition("\n\n")[2]
     assert "](" not in description
     assert "<!--" not in description
-    shown = {"directloss": "WarmUp(AveragePrecisionLoss(), steps=20)", "directloss_studies": "directloss list"}
+    shown = {"directloss": "AdaptiveDecay(optimizer", "directloss_studies": "directloss list"}
     assert shown[name] in description
 
 

@@ -300,6 +300,7 @@ def test_an_study_shows_only_its_own_options():
         "own-metric": {"--data"},
         "warm-up": {"--data"},
         "score-memory": {"--data"},
+        "text-search": {"--data"},
         "tables": {"--data", "--noise", "--protocol"},
         "segmentation": {"--data", "--root"},
         "detection": {
