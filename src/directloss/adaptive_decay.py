@@ -1,12 +1,14 @@
 """Weight decay that follows overfitting: strong where training runs ahead of held-out rows, weak where it does not."""
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .advice import TrainingWarning
 from .checks import (
     check_count,
     check_decayed,
@@ -16,6 +18,7 @@ from .checks import (
     check_range,
     check_rate,
     check_share,
+    check_state,
 )
 from .metric import metric
 from .task import Task
@@ -25,6 +28,7 @@ __all__ = ["AdaptiveDecay"]
 
 KEPT_TRAIN, KEPT_HELD = 0.9, 0.7  # of the running means: each step of the first, each look at held-out rows
 STATE = "share", "train", "held_out"  # of what follows overfitting, one number each
+SILENT = 3  # looks in a row that say nothing, after which there is a warning
 SETTLING = 2  # looks that move nothing, because the running means have only begun
 
 
@@ -78,8 +82,8 @@ class AdaptiveDecay:
     training rows. It fits every loss, not only those of this library.
 
     Args:
-        optimizer: one with decoupled weight decay, as `torch.optim.AdamW`. Groups of parameters whose weight decay
-            is 0 stay as they are.
+        optimizer: one with decoupled weight decay, as `torch.optim.AdamW`, or plain SGD. Groups of parameters whose
+            weight decay is 0 stay as they are; any other number is replaced.
         held_out: a function that returns scores and target of the held-out rows, and perhaps a mask. It is called
             without a gradient.
         task: the metric that is compared; None: `AveragePrecision()`.
@@ -154,6 +158,8 @@ class AdaptiveDecay:
         self._overfitting.trained(self._quality(scores.detach(), target, mask, self._length))
         if held is not None and looks:
             self._overfitting.look(self._quality(*held, scores.shape[-1]), self.process_group)
+            if self._overfitting.looks == SILENT:
+                self._warn_if_silent()
         self._set()
         return self.decay
 
@@ -161,6 +167,17 @@ class AdaptiveDecay:
         """The mean over lists (1,); flat lists are compared at one length."""
         length = length if scores.dim() == 1 else None
         return quality_at_length(self.task, scores, target, mask, length).nanmean().reshape(1)
+
+    def _warn_if_silent(self) -> None:
+        now = self._overfitting
+        if now.train.isnan().any() or now.held_out.isnan().any():
+            who = "training batches" if now.train.isnan().any() else "rows held out"
+            warnings.warn(
+                f"weight decay cannot follow overfitting: the {who} have no list that counts. Most tasks need a "
+                "positive and a negative.",
+                TrainingWarning,
+                stacklevel=3,
+            )
 
     def _set(self) -> None:
         for group in self._groups:
@@ -173,6 +190,7 @@ class AdaptiveDecay:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there. Load the optimizer first."""
+        check_state(state, ("steps", "looks", *STATE))
         self.steps, self._overfitting.looks = state["steps"], state["looks"]
         for name in STATE:
             setattr(self._overfitting, name, torch.tensor([state[name]], dtype=torch.float64))

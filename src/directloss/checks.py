@@ -55,12 +55,14 @@ __all__ = [
     "check_shape",
     "check_share",
     "check_similarity",
+    "check_state",
     "check_steps",
     "check_strength",
     "check_tensors",
     "check_warm_up",
     "check_weight",
     "check_window",
+    "check_word",
     "looks_like_labels",
     "needs_dispatch",
     "raise_at_first",
@@ -612,13 +614,32 @@ def check_decayed(optimizer: Any, high: float) -> list[dict[str, Any]]:
             "the optimizer has no group of parameters with weight decay, so there is nothing to adapt. Make it with "
             "weight_decay=1.0, for example torch.optim.AdamW(network.parameters(), weight_decay=1.0)."
         )
-    rate = max(float(group["lr"]) for group in groups)
-    if rate * high >= 1:
+    kind = type(optimizer)
+    adds = kind.__module__.startswith("torch.optim") and kind not in (torch.optim.AdamW, torch.optim.SGD)
+    if adds and not all(group.get("decoupled_weight_decay") for group in groups):
         raise ValueError(
-            f"a learning rate {rate:g} and a weight decay of {high:g} would turn weights around in a step. "
-            "Pass a smaller `high`."
+            f"{kind.__name__} adds weight decay to the gradient, which it then rescales, so a larger decay is another "
+            "loss. Take torch.optim.AdamW, or decoupled_weight_decay=True where there is such an option."
+        )
+    shrink = max(float(group["lr"]) / (1 - group.get("momentum", 0.0)) for group in groups) * high
+    if shrink >= 1:
+        raise ValueError(
+            f"the learning rate of {kind.__name__} and a weight decay of {high:g} would turn weights around: steps of "
+            f"{shrink:g} times the weights. Pass a smaller `high`."
         )
     return groups
+
+
+def check_word(name: str, value: Any, words: tuple[str, ...]) -> None:
+    """If it is a word, one of these."""
+    if isinstance(value, str) and value not in words:
+        raise ValueError(f"{name} may be {' or '.join(map(repr, words))}, or a value of another kind; got {value!r}.")
+
+
+def check_state(state: Any, names: tuple[str, ...]) -> None:
+    """A state to go on from."""
+    if not isinstance(state, dict) or not set(names) <= state.keys():
+        raise ValueError(f"state must be what state_dict gave, with {', '.join(names)}; got {state!r}.")
 
 
 def check_function(name: str, value: Any) -> None:

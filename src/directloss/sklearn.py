@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from .checks import check_count, check_layers, check_parts, check_positive, check_rate, check_share
+from .checks import check_count, check_layers, check_parts, check_positive, check_rate, check_share, check_word
 from .loss import StructuredLoss
 from .population import EVERY, MOST_LISTS, Candidate, Mean, Member, Population, batches, linear, steps_of
 from .task import Task
@@ -213,9 +213,11 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         return np.stack([1 - positive, positive], axis=1)
 
     def _check_parameters(self) -> None:
+        for name, words in (("hidden", ("auto",)), ("weight_decay", ("auto", "adaptive"))):
+            check_word(name, getattr(self, name), words)
         if self.hidden != "auto":
             check_layers("hidden", self.hidden)
-        if self.weight_decay not in ("auto", "adaptive"):
+        if not isinstance(self.weight_decay, str):
             check_rate("weight_decay", self.weight_decay, zero=True)
         check_count("folds", self.folds)
         check_count("batch_size", self.batch_size)
@@ -362,8 +364,9 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                     population.look(held[:, : MOST_LISTS * length], held_target[:, : MOST_LISTS * length], length)
             if step in moments:
                 found = [
-                    Candidate(of.hidden, of.weight_decay, step / per_epoch, quality)
+                    Candidate(of.hidden, of.weight_decay, round(step / per_epoch, 2), round(quality, 4))
                     for of, quality in population.qualities(held, held_target)
+                    if step or not of.hidden  # at first only logistic regressions know something
                 ]
                 best = max(found, key=lambda one: one.quality)
                 if not self.candidates_ or best.quality >= self.chosen_.quality:  # as good: a small table needs time

@@ -43,7 +43,7 @@ class _Variants(training._Adaptive):
         super().__init__(networks, held_out)
         for place, name in enumerate(NAMES * len(METHODS)):
             options: Any = ADAPTIVE.get(name, {})
-            holder = torch.optim.SGD([torch.zeros(1)], lr=0.0, weight_decay=1.0)
+            holder = torch.optim.AdamW([torch.zeros(1)], lr=0.0, weight_decay=1.0)
             self.each[place] = AdaptiveDecay(holder, lambda k=place: self._held_out(k), **options)
 
     def step(self, scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from directloss import ROCAUC, AdaptiveDecay, AveragePrecisionLoss, FMeasure
+from directloss import ROCAUC, AdaptiveDecay, AveragePrecisionLoss, FMeasure, TrainingWarning
 
 GOOD, BAD = torch.tensor([3.0, 2.0, 1.0, 0.0]), torch.tensor([0.0, 1.0, 2.0, 3.0])
 TARGET = torch.tensor([1, 1, 0, 0])
@@ -67,10 +67,12 @@ def test_groups_without_decay_stay_without():
     assert some.param_groups[1]["weight_decay"] == 0.0
 
 
-def test_batches_and_held_out_rows_that_say_nothing_move_nothing():
+def test_batches_and_held_out_rows_that_say_nothing_move_nothing_and_are_told_once():
     nothing = torch.zeros(4, dtype=torch.long)
     for train, held_out in (((GOOD, nothing), (BAD, TARGET)), ((GOOD, TARGET), (BAD, nothing))):
-        assert len(set(decays(train, held_out))) == 1
+        with pytest.warns(TrainingWarning, match="decay cannot follow overfitting") as caught:
+            assert len(set(decays(train, held_out))) == 1
+        assert len(caught) == 1
 
 
 def test_lists_of_any_layout_and_any_task():
@@ -119,7 +121,15 @@ def test_wrong_arguments_say_the_cure():
         AdaptiveDecay(optimizer(), lambda: GOOD).step(GOOD, TARGET)
     with pytest.raises(TypeError, match="held_out must be a function"):
         AdaptiveDecay(optimizer(), (GOOD, TARGET))
-    with pytest.raises(ValueError, match=r"learning rate 0\.2 and a weight decay of 10 would turn weights around"):
+    with pytest.raises(ValueError, match=r"AdamW and a weight decay of 10 would turn weights around: steps of 2 times"):
         AdaptiveDecay(optimizer(rate=0.2), lambda: (GOOD, TARGET))
+    weights = [torch.zeros(1, requires_grad=True)]
+    with pytest.raises(ValueError, match="SGD and a weight decay of 10 would turn weights around: steps of 5 times"):
+        AdaptiveDecay(torch.optim.SGD(weights, 0.05, momentum=0.9, weight_decay=1.0), lambda: (GOOD, TARGET))
+    for coupled in (torch.optim.Adam, torch.optim.RMSprop):
+        with pytest.raises(ValueError, match=r"adds weight decay to the gradient.*Take torch\.optim\.AdamW"):
+            AdaptiveDecay(coupled(weights, 0.005, weight_decay=1.0), lambda: (GOOD, TARGET))
+    with pytest.raises(ValueError, match="state must be what state_dict gave"):
+        AdaptiveDecay(optimizer(), lambda: (GOOD, TARGET)).load_state_dict({})
     with pytest.raises(ValueError, match="scores must be finite"):
         AdaptiveDecay(optimizer(), lambda: (GOOD, TARGET)).step(GOOD * torch.nan, TARGET)

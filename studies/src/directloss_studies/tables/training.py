@@ -98,7 +98,7 @@ class _Adaptive:
         self.places = None if held_out.lists is None else _padded(held_out.lists)
         self.scores: Tensor | None = None
         count = len(networks.weights)
-        holders = [torch.optim.SGD([torch.zeros(1)], lr=0.0, weight_decay=1.0) for _ in range(count)]
+        holders = [torch.optim.AdamW([torch.zeros(1)], lr=0.0, weight_decay=1.0) for _ in range(count)]
         self.each = [AdaptiveDecay(holder, lambda k=k: self._held_out(k)) for k, holder in enumerate(holders)]
 
     def step(self, scores: Tensor, target: Tensor) -> Tensor:
