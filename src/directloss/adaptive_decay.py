@@ -26,9 +26,10 @@ from .tasks import AveragePrecision
 
 __all__ = ["AdaptiveDecay"]
 
+GAP, LOW, HIGH, START, PACE, EVERY = 0.1, 0.3, 10.0, 0.5, 0.05, 10  # chosen in studies/searches/adaptive_decay.py
 KEPT_TRAIN, KEPT_HELD = 0.9, 0.7  # of the running means: each step of the first, each look at held-out rows
 STATE = "share", "train", "held_out"  # of what follows overfitting, one number each
-SILENT = 3  # looks in a row that say nothing, after which there is a warning
+SILENT = 3  # looks, after which there is a warning if all of them said nothing
 SETTLING = 2  # looks that move nothing, because the running means have only begun
 
 
@@ -119,12 +120,12 @@ class AdaptiveDecay:
         held_out: Callable[[], tuple[Tensor, ...]],
         task: Task | None = None,
         *,
-        gap: float = 0.1,
-        low: float = 0.3,
-        high: float = 10.0,
-        start: float = 0.5,
-        pace: float = 0.05,
-        every: int = 10,
+        gap: float = GAP,
+        low: float = LOW,
+        high: float = HIGH,
+        start: float = START,
+        pace: float = PACE,
+        every: int = EVERY,
         process_group: Any = None,
     ) -> None:
         check_is_task(task := AveragePrecision() if task is None else task)

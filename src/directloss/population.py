@@ -14,14 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from .adaptive_decay import Overfitting, quality_at_length
+from .adaptive_decay import GAP, HIGH, LOW, PACE, START, Overfitting, quality_at_length
 from .loss import StructuredLoss
 from .metric import metric
 
-__all__ = ["EVERY", "MOST_LISTS", "Candidate", "Mean", "Member", "Population", "batches", "linear", "steps_of"]
+__all__ = ["MOST_LISTS", "Candidate", "Mean", "Member", "Population", "batches", "linear", "steps_of"]
 
-GAP, LOW, HIGH, START, PACE, EVERY = 0.1, 0.3, 10.0, 0.5, 0.05, 10  # of decay that follows overfitting, as its default
-MOST_LISTS = 4  # of the length of a batch: held-out rows that such decay looks at
+MOST_LISTS = 4  # of the length of a batch: rows held out that decay looks at if it follows overfitting
 
 
 class Member(NamedTuple):

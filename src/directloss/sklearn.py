@@ -13,9 +13,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from .adaptive_decay import EVERY
 from .checks import check_count, check_layers, check_parts, check_positive, check_rate, check_share, check_word
 from .loss import StructuredLoss
-from .population import EVERY, MOST_LISTS, Candidate, Mean, Member, Population, batches, linear, steps_of
+from .population import MOST_LISTS, Candidate, Mean, Member, Population, batches, linear, steps_of
 from .task import Task
 from .tasks import AveragePrecision
 from .update import PositiveDirect, Update
@@ -176,7 +177,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         The first call needs both classes, in y or in `classes`. The warm-up is as long as if `epochs` calls like the
         first one were to come. Features are standardised by the rows of all calls. The threshold is that of the rows of
         this call. Rows of one class only teach nothing. No rows are held out, so nothing is chosen: "auto" stands for
-        a network with hidden layers (64, 64) and a weight decay of 3.
+        a network with hidden layers (64, 64), and every word for a weight decay of 3.
         """
         _refuse(refused)
         self._check_parameters()
@@ -288,7 +289,7 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         for hidden in layers:
             rate = self.learning_rate or RATES[bool(hidden)]
             decays = DECAYS[bool(hidden)] if self.weight_decay == "auto" else (self.weight_decay,)
-            if folds == 1 and self.weight_decay == "auto":
+            if folds == 1 and isinstance(self.weight_decay, str):
                 decays = (ALONE,)
             found += [Member(tuple(hidden), rate, decay) for decay in decays]
         return found
