@@ -5,16 +5,18 @@ three pages are files of the root, so nothing is written twice. Formulas become 
 script. Nothing is loaded from a network.
 """
 
+import importlib
 import inspect
 import os
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
-from sphinx.addnodes import download_reference
+from sphinx.addnodes import download_reference, index
 from sphinx.application import Sphinx
 from sphinx.util.inspect import stringify_signature
 
@@ -22,12 +24,23 @@ import directloss
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
+sys.path.insert(0, str(ROOT))
+
+from docs.words import WORDS  # noqa: E402
+
 FROM_ROOT = {
     "index": "README.md",
     "changelog": "CHANGELOG.md",
     "contributing": "CONTRIBUTING.md",
     "security": "SECURITY.md",
 }
+PAGES = {
+    "animation.html": ("start.html", "← directloss: Start"),
+    "tables.html": ("studies/tables.html", "← directloss: Leaderboard on real tables"),
+}
+"""HTML files that the site holds as they are, and where a link leads back."""
+UNFRAMED = "if (top !== self) document.currentScript.previousElementSibling.remove();"
+"""Within a page of the site no link leads back."""
 LINK = re.compile(r"(\]\()(?!https?:|#)([^)#\s]+)")
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((\.\./[^)#\s]*)(#[^)]*)?\)")
 
@@ -56,7 +69,7 @@ html_theme = "furo"
 html_title = f"directloss {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_extra_path = ["animation.html"]
+html_extra_path = ["animation.html", "../studies/results/tables.html"]  # of PAGES
 html_math_renderer = "mathml"
 html_show_sourcelink = False
 html_show_copyright = False
@@ -87,6 +100,28 @@ def navigation() -> str:
     return "\n\n".join(parts)
 
 
+def member_of(name: str) -> Any:
+    """What a dotted name is the name of."""
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module), last)
+
+
+def names(text: str) -> str:
+    """The index of the API: a line for each name of the pages that it lists."""
+    parts = [text.replace(".. toctree::", ".. toctree::\n   :hidden:")]
+    for page in re.findall(r"^   (\w+)$", text, re.MULTILINE):
+        source = (DOCS / "api" / f"{page}.rst").read_text()
+        title = f":doc:`{page}`"
+        lines = [title, "-" * len(title), ""]
+        for kind, name, rest in re.findall(
+            r"^\.\. (auto\w+|py:data):: (\S+)$\n(?:\n   (.*))?", source, re.MULTILINE
+        ):
+            said = rest if kind == "py:data" else (inspect.getdoc(member_of(name)) or "").partition("\n\n")[0]
+            lines.append(f"- `~{name}`: {' '.join(said.split())}")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
 def inside(page: str, text: str) -> str:
     """Links to files outside of this folder lead to the page that shows the file, or to a copy that the site holds."""
     folder = posixpath.dirname(page)
@@ -109,6 +144,8 @@ def read(_: Sphinx, page: str, source: list[str]) -> None:
     if page in FROM_ROOT:
         source[0] = from_root(FROM_ROOT[page])
     source[0] = inside(page, source[0])
+    if page == "api/index":
+        source[0] = names(source[0])
     if page == "index":
         source[0] += "\n\n" + navigation()
     if page == "recipes/README":
@@ -116,11 +153,33 @@ def read(_: Sphinx, page: str, source: list[str]) -> None:
         source[0] += "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```"
 
 
-def open_pages(_: Sphinx, document: nodes.document) -> None:
+def open_pages(app: Sphinx, document: nodes.document) -> None:
     """Links to HTML files open them. Sphinx would offer them as files to save."""
-    for link in document.findall(download_reference):
-        if link["reftarget"].endswith("animation.html"):
-            link.replace_self(nodes.reference("", "", *link.children, refuri="animation.html", internal=False))
+    folder = posixpath.dirname(app.env.docname)
+    for link in list(document.findall(download_reference)):
+        file = posixpath.basename(link["reftarget"])
+        if file in PAGES:
+            address = posixpath.relpath(file, folder)
+            link.replace_self(nodes.reference("", "", *link.children, refuri=address, internal=False))
+
+
+def add_words(app: Sphinx, document: nodes.document) -> None:
+    """Entries of the index, of which the search shows the sections first."""
+    ids = {section.next_node(nodes.title).astext(): section["ids"][0] for section in document.findall(nodes.section)}
+    for place, words in WORDS.items():
+        page, _, heading = place.partition("#")
+        if page == app.env.docname:
+            anchor = ids[heading] if heading else ""
+            document += index(entries=[("single", word, anchor, "main", None) for word in words.split(", ")])
+
+
+def lead_back(app: Sphinx, failed: Exception | None) -> None:
+    """Pages that Sphinx does not make have a link back. In the repository they have none: there is no site."""
+    if failed is None:
+        for file, (address, words) in PAGES.items():
+            page = app.outdir / file
+            back = f'<body>\n<p><a href="{address}">{words}</a></p>\n<script>{UNFRAMED}</script>'
+            page.write_text(page.read_text().replace("<body>", back, 1))
 
 
 def signature(_: Sphinx, what: str, name: str, member: Any, *rest: Any) -> tuple[str, str] | None:
@@ -145,5 +204,7 @@ def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("source-read", read)
     app.connect("doctree-read", open_pages)
+    app.connect("doctree-read", add_words)
     app.connect("autodoc-process-signature", signature)
+    app.connect("build-finished", lead_back)
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))

@@ -8,7 +8,7 @@ import warnings
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 import torch
@@ -117,19 +117,87 @@ def test_notebooks_show_their_results(site):
         assert "± 0." in (site / "notebooks" / f"{path.stem}.html").read_text()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_pages_fit_the_screen_and_search_finds(site, browser, width, scheme):
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     complaints, requests = [], []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
-    for name in ("index", "start", "api/losses", "studies/reproduction"):
+    for name in (str(path.relative_to(site).with_suffix("")) for path in site.rglob("*.html")):
         page.goto((site / f"{name}.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} scrolls sideways"
     page.goto((site / "search.html").as_uri() + "?q=warm-up")
     page.wait_for_selector("ul.search li a")
     assert complaints == []
     assert all(address.startswith(("file:", "data:")) for address in requests)
+    page.close()
+
+
+SEARCHES = {
+    "average precision": "start.html",
+    "checkpoint": "faq.html",
+    "class weights": "faq.html#my-classes-are-imbalanced",
+    "ddp": "recipes/ddp.html",
+    "early stopping": "recipes/wrong-labels.html",
+    "focal loss": "faq.html#my-classes-are-imbalanced",
+    "hard negatives": "faq.html#how-do-hard-negatives-come-in",
+    "huggingface": "recipes/trainer.html",
+    "imbalance": "faq.html#my-classes-are-imbalanced",
+    "imbalanced": "faq.html#my-classes-are-imbalanced",
+    "lightgbm": "faq.html#can-i-use-it-with-xgboost-or-lightgbm",
+    "lightning": "recipes/lightning.html",
+    "mAP": "recipes/multilabel.html",
+    "metric learning": "recipes/metric-learning.html",
+    "multi-label": "recipes/multilabel.html",
+    "nan": "faq.html#i-get-an-error-about-nan",
+    "ndcg": "api/tasks.html#directloss.NDCG",
+    "noisy labels": "recipes/wrong-labels.html",
+    "reranker": "recipes/reranker.html",
+    "resume": "recipes/accelerate.html",
+    "sentence-transformers": "recipes/sentence-transformers.html",
+    "sklearn": "recipes/table.html",
+    "slow": "speed.html",
+    "weight decay": "recipes/wrong-labels.html",
+}
+"""What people type, and a page that must be among the first three results."""
+
+
+def test_search_finds_the_words_of_people(site, browser):
+    page = browser.new_page()
+    for query, expected in SEARCHES.items():
+        page.goto((site / "search.html").as_uri() + "?q=" + quote(query))
+        page.wait_for_selector("ul.search li a")
+        page.wait_for_function("/found/.test(document.getElementById('search-results').innerText)")
+        links = page.eval_on_selector_all("ul.search li a", "links => links.map(link => link.getAttribute('href'))")
+        assert expected in [re.sub(r"[?].*?(?=#|$)", "", link) for link in links[:3]], (query, links[:3])
+    page.close()
+
+
+def test_a_recipe_is_two_clicks_from_the_start(site):
+    recipes = {path.name for path in (site / "recipes").glob("*.html")} - {"README.html"}
+    for first in ("index", "start"):
+        linked = set(re.findall(r'href="(?:recipes/)?([^"#]+\.html)', (site / f"{first}.html").read_text()))
+        assert "recipes/README.html" in (site / f"{first}.html").read_text()
+        assert recipes <= linked, first
+    assert recipes <= set(re.findall(r'href="([^"#]+\.html)', (site / "recipes" / "README.html").read_text()))
+
+
+def test_the_api_index_has_a_line_for_every_name(site):
+    text = (site / "api" / "index.html").read_text()
+    for name in NAMES + INTEGRATIONS:
+        line = re.search(rf'<li><p><a class="reference internal" href="[^"]*#{re.escape(name)}".*?</li>', text, re.DOTALL)
+        assert line and len(re.sub("<.*?>", "", line[0]).partition(": ")[2].strip()) > 10, name
+
+
+def test_pages_of_their_own_lead_back_to_the_site(site, browser):
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    for name, back in (("animation", "start"), ("tables", "studies/tables")):
+        page.goto((site / f"{back}.html").as_uri())
+        page.click(f'article a[href$="{name}.html"]')
+        assert page.url == (site / f"{name}.html").as_uri()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.click(f'a[href="{back}.html"]')
+        assert page.url == (site / f"{back}.html").as_uri()
     page.close()
 
 

@@ -40,7 +40,7 @@ document.querySelectorAll('.leaderboard').forEach(board => {
   };
   const draw = () => {
     const found = rows().sort(compare);
-    const visible = [...data.keys, ...data.values, 'rows'].map((_, k) => k >= width || selects[k].value !== 'mean');
+    const visible = [...data.keys, ...data.values, 'rows'].map((_, k) => k >= width || selects[k].value === 'each');
     [...head.children].forEach((cell, k) => {
       cell.hidden = !visible[k];
       cell.setAttribute('aria-sort', k === sorted ? (down ? 'descending' : 'ascending') : 'none');

@@ -49,8 +49,11 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; bo
 .source { font-weight: 400; color: #555; }
 .note, .facts { font-size: .9rem; color: #333; }
 @media (max-width: 60rem) { .claim { grid-template-columns: minmax(0, 1fr); gap: .5rem; } }
-@media (max-width: 40rem) { body { font-size: 15px; padding: .75rem; } table { font-size: .8rem; }
-  .numbers td:first-child { white-space: normal; min-width: 9rem; }
+@media (max-width: 40rem) { body { font-size: 15px; padding: .75rem; } table { font-size: .75rem; }
+  .numbers td:first-child { white-space: normal; min-width: 6rem; } .numbers td:not(:first-child) { min-width: 3rem; }
+  .numbers tr > :first-child { position: sticky; left: 0; background: #fff; }
+  th, td { padding-right: .5rem; }
+  [aria-label^="Mean ranks"] { overflow-x: auto; } [aria-label^="Mean ranks"] svg { min-width: 36rem; }
   .claim table { font-size: .78rem; } .claim th, .claim td { padding-right: .4rem; }
   .claim td { white-space: normal; } }
 .choices { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: center; margin: .5rem 0; }
