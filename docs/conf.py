@@ -113,9 +113,7 @@ def names(text: str) -> str:
         source = (DOCS / "api" / f"{page}.rst").read_text()
         title = f":doc:`{page}`"
         lines = [title, "-" * len(title), ""]
-        for kind, name, rest in re.findall(
-            r"^\.\. (auto\w+|py:data):: (\S+)$\n(?:\n   (.*))?", source, re.MULTILINE
-        ):
+        for kind, name, rest in re.findall(r"^\.\. (auto\w+|py:data):: (\S+)$\n(?:\n   (.*))?", source, re.MULTILINE):
             said = rest if kind == "py:data" else (inspect.getdoc(member_of(name)) or "").partition("\n\n")[0]
             lines.append(f"- `~{name}`: {' '.join(said.split())}")
         parts.append("\n".join(lines))

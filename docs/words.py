@@ -24,7 +24,7 @@ WORDS = {
     "faq#How do I get probabilities?": "probabilities, probability, calibration, threshold, predict_proba",
     "faq#Does it work with DDP?": "multiple GPUs, multi-GPU, all_gather",
     "faq#What does the loss leave in a checkpoint of my model?": "checkpoint, checkpoints, resume, state_dict, save",
-    "faq#Does it work in half precision?": "half precision, mixed precision, AMP, autocast, float16, bfloat16, fp16, bf16",
+    "faq#Does it work in half precision?": "half precision, mixed precision, AMP, autocast, float16, bfloat16, fp16",
     "faq#Why is the first call slow?": "slow, compile, cold start, Docker, container",
     "faq#Can I give single samples a weight?": "sample weights, sample weight, sample_weight",
     "faq#My labels are grades. Which losses take them?": "grades, graded relevance, ordinal",

@@ -1,5 +1,6 @@
 """README, docs, docstrings and examples are run, so that they cannot rot."""
 
+import ast
 import doctest
 import importlib
 import pkgutil
@@ -117,10 +118,46 @@ def test_links_to_files_lead_somewhere(path):
         assert (path.parent / link).exists(), link
 
 
+def quoted_by_the_page_of_errors():
+    rows = re.findall(r"^\| (\*.+?\*) \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    return [words.lower() for row in rows for words in re.findall(r"\*(.+?)\*", row)]
+
+
+def static(node):
+    """The text of a string, with … where something is filled in."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(static, node.values))
+    if isinstance(node, ast.BinOp):
+        return static(node.left) + static(node.right)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "…"
+
+
+def said_by_the_library():
+    """The texts of all errors and warnings: arguments of what is raised, and of the functions that warn or raise."""
+    for path in sorted((ROOT / "src" / "directloss").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            call = node.exc if isinstance(node, ast.Raise) else node
+            if not isinstance(call, ast.Call):
+                continue
+            place = 0 if isinstance(node, ast.Raise) else SPEAKERS.get(ast.unparse(call.func), len(call.args))
+            text = static(call.args[place]) if place < len(call.args) else ""
+            if len(re.sub("[^a-z]", "", text)) > 10:  # not of a template
+                yield f"{path.name}:{call.lineno}", text
+
+
+SPEAKERS = {"warnings.warn": 0, "_warn": 0, "raise_at_first": 2}
+"""Functions that warn or raise, and which argument is the text."""
+
+
 def test_the_page_of_errors_quotes_what_the_library_says():
-    page = (ROOT / "docs" / "errors.md").read_text()
     source = "".join(path.read_text() for path in (ROOT / "src" / "directloss").rglob("*.py"))
     said = re.sub(r'"\s*f?"', "", source).lower()  # strings that go on in the next line
-    quoted = re.findall(r"^\| \*(.+?)\* \|", page, re.MULTILINE)
-    assert len(quoted) > 15
-    assert [words for words in quoted if words.lower() not in said] == []
+    assert [words for words in quoted_by_the_page_of_errors() if words not in said] == []
+
+
+def test_every_error_and_warning_is_on_the_page_of_errors():
+    quoted = quoted_by_the_page_of_errors()
+    messages = list(said_by_the_library())
+    assert len(messages) > 140
+    unknown = [(where, text) for where, text in messages if not any(words in text.lower() for words in quoted)]
+    assert unknown == []

@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import json
 import re
 import sys
 import warnings
@@ -22,6 +23,7 @@ import directloss.update
 from directloss import AveragePrecision, AveragePrecisionLoss, PositiveDirect, metric
 
 ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 API = sorted((ROOT / "docs" / "api").glob("*.rst"))
 ANIMATION = ROOT / "docs" / "animation.html"
 MODULES = (
@@ -110,11 +112,35 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_a_network(site):
                 assert unquote(part) in names[target], f"{path.relative_to(site)}: {link}"
 
 
-def test_notebooks_show_their_results(site):
-    for path in (ROOT / "docs" / "notebooks").glob("*.ipynb"):
-        assert '"outputs": []' in path.read_text()
-        assert not re.search(r'"(data|text)": ', path.read_text()), "outputs belong on the site, not into git"
-        assert "± 0." in (site / "notebooks" / f"{path.stem}.html").read_text()
+def stored_outputs(path):
+    """The cells of code of a notebook, with what is stored of each."""
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    return [("".join(cell["source"]), cell["outputs"]) for cell in cells]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_stored_with_their_outputs(path):
+    assert path.stat().st_size < 150_000
+    text = path.read_text()
+    assert not re.search(r'"execution_count": \d|"stderr"|"error"|iopub|Traceback|Warning', text)
+    for source, outputs in stored_outputs(path):
+        printed = "".join("".join(output.get("text", "")) for output in outputs)
+        drawn = [kind for output in outputs for kind in output.get("data", ()) if kind.startswith("image/")]
+        assert bool(printed) == bool(re.search(r"^ *print\(", source, re.MULTILINE)), source
+        assert bool(drawn) == ("plt.show()" in source), source
+        assert not re.search(r"/\w+/|\\\\|\d\d:\d\d", printed), printed
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_stored_outputs_are_those_of_the_code(site, path):
+    """Numbers may differ between machines."""
+    shown = (site / "notebooks" / f"{path.stem}.html").read_text()
+    assert "± 0." in shown
+    executed = re.sub(r"\d", "#", unescape(re.sub(r"<[^>]+>", "", shown)))
+    for _, outputs in stored_outputs(path):
+        for output in outputs:
+            for line in "".join(output.get("text", "")).splitlines():
+                assert re.sub(r"\d", "#", line) in executed, f"{line}: run python -m docs.store_outputs"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
@@ -184,9 +210,9 @@ def test_a_recipe_is_two_clicks_from_the_start(site):
 
 def test_the_api_index_has_a_line_for_every_name(site):
     text = (site / "api" / "index.html").read_text()
-    for name in NAMES + INTEGRATIONS:
-        line = re.search(rf'<li><p><a class="reference internal" href="[^"]*#{re.escape(name)}".*?</li>', text, re.DOTALL)
-        assert line and len(re.sub("<.*?>", "", line[0]).partition(": ")[2].strip()) > 10, name
+    line = r'<li><p><a class="[^"]*" href="[^"]*#(directloss[^"]*)"[^>]*>.*?</a>: (.+?)</p>'
+    lines = dict(re.findall(line, text, re.DOTALL))
+    assert [name for name in NAMES + INTEGRATIONS if len(re.sub("<.*?>", "", lines.get(name, ""))) < 10] == []
 
 
 def test_pages_of_their_own_lead_back_to_the_site(site, browser):

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from .adaptive_decay import EVERY
+from .advice import TrainingWarning
 from .checks import check_count, check_layers, check_parts, check_positive, check_rate, check_share, check_word
 from .loss import StructuredLoss
 from .population import MOST_LISTS, Candidate, Mean, Member, Population, batches, linear, steps_of
@@ -59,7 +60,7 @@ def _has_probabilities(classifier: Any) -> bool:
 
 
 class DirectLossClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier for two classes, trained to rank the rows of the second class first.
+    """A classifier for two classes, trained to rank the rows of the second class, in sorted order, first.
 
     Every batch of rows is one list for the task. `fit` standardises the features, begins with cross-entropy that gives
     both classes the same weight, takes batches that all have rows of both classes, and averages weights over steps.
@@ -95,7 +96,9 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
         verbose: print a line each time that the models are measured.
 
     Attributes:
-        classes_: the two classes; the second one is positive.
+        classes_: the two classes in sorted order, as in all of scikit-learn. The second one is positive and ranked
+            first: 1 of 0 and 1, "yes" of "no" and "yes", but "ok" of "fraud" and "ok". To rank the first one first,
+            fit `y == "fraud"`.
         chosen_: hidden layers, weight decay and epochs of the model, and its quality: the mean over folds of the
             task's metric on rows held out, NaN without folds.
         candidates_: the same of every model, each time that they were measured.
@@ -277,6 +280,14 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"calibrate and an adaptive weight_decay hold out a row of each class, and class {name!r} has 1 row. "
                 "Pass calibrate=False and a number as weight_decay."
+            )
+        if rarest == 1 < self.folds:
+            name = self.classes_.tolist()[int(positive.sum() == 1)]
+            warnings.warn(
+                f"class {name!r} has 1 row, so no row of it can be held out: fit trains one network to the end, and "
+                "chooses nothing. Add rows of that class, or pass folds=1.",
+                TrainingWarning,
+                stacklevel=3,
             )
         return min(self.folds, rarest)
 

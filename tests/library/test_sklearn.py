@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+import warnings
 from importlib.util import find_spec, module_from_spec
 
 import joblib
@@ -24,6 +25,7 @@ from directloss import (
     LinearChain,
     MulticlassZeroOne,
     PositiveDirect,
+    TrainingWarning,
 )
 from directloss.population import Population
 from directloss.sklearn import DirectLossClassifier, _folds, _sigmoid, _threshold
@@ -369,3 +371,28 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch):
     assert spec.loader
     with pytest.raises(ModuleNotFoundError, match=r"pip install scikit-learn"):
         spec.loader.exec_module(module_from_spec(spec))
+
+
+def test_a_class_of_one_row_gives_one_warning_with_a_cure():
+    y = np.where(np.arange(40) == 0, "yes", "no")
+    x = X[:40]
+    with pytest.warns(TrainingWarning, match="class 'yes' has 1 row.*pass folds=1") as warned:
+        found = DirectLossClassifier(epochs=2, random_state=0).fit(x, y)
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+    assert np.isnan(found.chosen_.quality)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same = DirectLossClassifier(epochs=2, random_state=0, folds=1).fit(x, y)
+    np.testing.assert_array_equal(same.decision_function(x), found.decision_function(x))
+
+
+def test_the_second_class_in_sorted_order_is_ranked_first():
+    names = np.where(Y == 1, "fraud", "ok")
+    found = DirectLossClassifier(hidden=(), epochs=5, folds=1, random_state=0).fit(X, names)
+    assert found.classes_.tolist() == ["fraud", "ok"]
+    scores = found.decision_function(X)
+    assert scores[names == "ok"].mean() > scores[names == "fraud"].mean()
+    turned = DirectLossClassifier(hidden=(), epochs=5, folds=1, random_state=0).fit(X, names == "fraud")
+    scores = turned.decision_function(X)
+    assert scores[names == "fraud"].mean() > scores[names == "ok"].mean()
