@@ -76,6 +76,7 @@ html_show_copyright = False
 pygments_dark_style = "github-dark"
 html_copy_source = False
 html_show_search_summary = False  # excerpts are fetched, which browsers refuse in a folder of files
+html_search_scorer = str(DOCS / "scorer.js")
 html_theme_options = {"navigation_with_keys": True}
 
 

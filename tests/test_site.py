@@ -161,7 +161,7 @@ def test_pages_fit_the_screen_and_search_finds(site, browser, width, scheme):
 
 SEARCHES = {
     "average precision": "start.html",
-    "checkpoint": "faq.html",
+    "checkpoint": "faq.html#what-does-the-loss-leave-in-a-checkpoint-of-my-model",
     "class weights": "faq.html#my-classes-are-imbalanced",
     "ddp": "recipes/ddp.html",
     "early stopping": "recipes/wrong-labels.html",
@@ -195,6 +195,8 @@ def test_search_finds_the_words_of_people(site, browser):
         page.wait_for_selector("ul.search li a")
         page.wait_for_function("/found/.test(document.getElementById('search-results').innerText)")
         links = page.eval_on_selector_all("ul.search li a", "links => links.map(link => link.getAttribute('href'))")
+        if "faq.html#" in expected:
+            assert "Questions and answers >" in page.inner_text("ul.search"), query
         assert expected in [re.sub(r"[?].*?(?=#|$)", "", link) for link in links[:3]], (query, links[:3])
     page.close()
 
