@@ -164,7 +164,8 @@ def open_pages(app: Sphinx, document: nodes.document) -> None:
 
 def add_words(app: Sphinx, document: nodes.document) -> None:
     """Entries of the index, of which the search shows the sections first."""
-    ids = {section.next_node(nodes.title).astext(): section["ids"][0] for section in document.findall(nodes.section)}
+    titles = document.findall(nodes.title)
+    ids = {title.astext(): title.parent["ids"][0] for title in titles if isinstance(title.parent, nodes.section)}
     for place, words in WORDS.items():
         page, _, heading = place.partition("#")
         if page == app.env.docname:
