@@ -51,6 +51,14 @@ def speed_machine() -> str:
 
 
 @block
+def gpu_table() -> str:
+    """What a device adds to a step."""
+    from benchmarks.device import table
+
+    return table(json.loads((MEASURED / "device.json").read_text()))
+
+
+@block
 def speed_in_a_line() -> str:
     """One sentence and its condition."""
     one = _speed()["one list"]["1000000"]
