@@ -105,8 +105,7 @@ def speed_loops() -> str:
     """Flat lists, threads, a memory of scores, several processes."""
     from benchmarks.loops import table
 
-    results = json.loads((MEASURED / "loops.json").read_text())
-    return "\n\n".join(table(results, name) for name in results["tables"])
+    return table(json.loads((MEASURED / "loops.json").read_text()))
 
 
 @block
