@@ -32,6 +32,7 @@ WORDS = {
     "faq#Can I use it with XGBoost or LightGBM?": "LightGBM, XGBoost, gradient boosting, CatBoost",
     "errors": "error, warning, NaN, ValueError, exception, silence warnings",
     "speed": "slow, benchmark, benchmarks, time, memory, performance",
+    "gpu": "GPU, CUDA, ROCm, MPS, device",
     "recipes/ddp": "DDP, distributed, torchrun, DistributedDataParallel, multiple processes",
     "recipes/accelerate": "resume, accelerate",
     "recipes/lightning": "PyTorch Lightning, checkpoint",

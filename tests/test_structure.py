@@ -23,6 +23,7 @@ STUDIES = Path(directloss_studies.__file__).parent
 LAYERS = {  # a module may import from lower numbers only, and from its own folder
     "checks": 0,
     "kernels": 0,
+    "host": 0,
     "group_module": 0,
     "resumable": 0,
     "update": 1,

@@ -51,6 +51,14 @@ def speed_machine() -> str:
 
 
 @block
+def gpu_table() -> str:
+    """What a device adds to a step."""
+    from benchmarks.device import table
+
+    return table(json.loads((MEASURED / "device.json").read_text()))
+
+
+@block
 def speed_in_a_line() -> str:
     """One sentence and its condition."""
     one = _speed()["one list"]["1000000"]
@@ -97,8 +105,7 @@ def speed_loops() -> str:
     """Flat lists, threads, a memory of scores, several processes."""
     from benchmarks.loops import table
 
-    results = json.loads((MEASURED / "loops.json").read_text())
-    return "\n\n".join(table(results, name) for name in results["tables"])
+    return table(json.loads((MEASURED / "loops.json").read_text()))
 
 
 @block

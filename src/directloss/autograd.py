@@ -22,6 +22,7 @@ from torch import Size, Tensor
 
 from .checks import check_problems, needs_dispatch
 from .groups import Groups
+from .host import beside
 from .update import TRUTH, UpdateSpec, Weight
 
 __all__ = ["describe", "differentiable", "number", "register", "remember_description", "run_output"]
@@ -52,7 +53,7 @@ def differentiable(
     """The value of every problem, attached to scores by its gradient, that gradient, and which problems count."""
     if not needs_dispatch(scores):
         gradient, value, counted = task.contrast(scores.detach(), target, spec, mask, groups)
-        of = None if groups is None else torch.from_numpy(groups.numbers).to(scores.device)
+        of = None if groups is None else beside(scores, groups.numbers)[0]
         if not scores.requires_grad:
             return value, gradient, counted
         scores = scores if scores.dtype == gradient.dtype else scores.to(gradient.dtype)

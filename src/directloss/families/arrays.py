@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..checks import LARGEST_SCORE, check_binary, check_finite, check_length, check_problems, check_strength
 from ..groups import Groups, parts
+from ..host import beside, to_host
 from ..task import Contrast, Output, Task
 from ..update import TRUTH, Truth, UpdateSpec, Weight
 
@@ -76,7 +77,7 @@ class KernelTask(Task):
         gradient, counted, numbers = self._solve_lists(scores, target, mask, spec, groups)
         value = np.empty(counted.shape, gradient.dtype)
         _kernels().write_values(numbers, value.reshape(-1))
-        return Contrast(*_tensors(scores, gradient, value, counted))
+        return Contrast(*beside(scores, gradient, value, counted))
 
     def output(
         self, scores: Tensor, target: Tensor, weight: Weight, mask: Tensor | None = None, groups: Groups | None = None
@@ -84,7 +85,7 @@ class KernelTask(Task):
         """One output."""
         features, counted, numbers = self._solve_lists(scores, target, mask, (weight, None, 1.0), groups)
         loss = numbers[:, 4].astype(features.dtype).reshape(counted.shape)
-        return Output(*_tensors(scores, features, loss, counted))
+        return Output(*beside(scores, features, loss, counted))
 
     def _solve_lists(
         self,
@@ -97,7 +98,7 @@ class KernelTask(Task):
         """The gradient of all items, which lists count, and the numbers of each list, see `PackedLists`."""
         shape = check_problems(scores, target, mask, self.event_dims, None)
         if not scores.is_cpu:
-            scores, target, mask = scores.cpu(), target.cpu(), None if mask is None else mask.cpu()
+            scores, target, mask = to_host(scores, target, mask)
         batch, event = shape[: len(shape) - self.event_dims], shape[len(shape) - self.event_dims :]
         if groups is None:
             starts = np.arange(batch.numel() + 1) * event.numel()
@@ -254,12 +255,6 @@ def _numbers(
             down |= k < 2 and value < 0
         numbers[:, k] = value
     return numbers, (outputs[0], outputs[1]), down
-
-
-def _tensors(scores: Tensor, *arrays: NDArray[Any]) -> list[Tensor]:
-    """Arrays as tensors beside the scores."""
-    tensors = map(torch.from_numpy, arrays)
-    return list(tensors) if scores.is_cpu else [tensor.to(scores.device) for tensor in tensors]
 
 
 @cache

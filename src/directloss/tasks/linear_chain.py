@@ -25,6 +25,7 @@ from torch import Tensor
 from ..checks import LARGEST_SCORE, check_finite, check_problems, check_strength, raise_at_first
 from ..families.linear_loss import LinearLossTask
 from ..groups import Groups
+from ..host import beside, to_host
 from ..task import Contrast, Output, Problem
 from ..update import TRUTH, Truth, UpdateSpec, Weight
 
@@ -137,11 +138,12 @@ class _Chains:
 
     def __init__(self, scores: Tensor, labels: Tensor, mask: Tensor) -> None:
         self.given, self.mask = scores, mask
-        host = scores.detach().to("cpu", torch.promote_types(scores.dtype, torch.float32)).contiguous()
+        scores, labels, mask = to_host(scores.detach(), labels, mask)
+        host = scores.to(torch.promote_types(scores.dtype, torch.float32)).contiguous()
         self.scores = host.numpy().reshape(mask.shape[:-1].numel(), *scores.shape[-3:])  # [B, E, K, K]
         count, edges = self.scores.shape[:2]
-        self.labels = labels.cpu().contiguous().numpy().reshape(count, edges + 1)
-        self.valid = mask.cpu().contiguous().numpy().reshape(count, edges)
+        self.labels = labels.contiguous().numpy().reshape(count, edges + 1)
+        self.valid = mask.contiguous().numpy().reshape(count, edges)
         self.edges = self.valid.sum(-1)  # [B]
         self.share = 2 / (self.edges + 1)  # of an edge in F
 
@@ -187,7 +189,7 @@ class _Chains:
 
     def tensor(self, values: NDArray[Any]) -> Tensor:
         """Values by chain, in the shape of the batch, on the device of the scores."""
-        return torch.from_numpy(values.reshape((*self.mask.shape[:-1], *values.shape[1:]))).to(self.given.device)
+        return beside(self.given, values.reshape((*self.mask.shape[:-1], *values.shape[1:])))[0]
 
 
 def _steps(mask: Tensor) -> Tensor:

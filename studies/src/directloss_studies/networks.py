@@ -46,6 +46,11 @@ class Networks(nn.Module):
         self.decayed: Tensor | None = None
         """Which weights decay, True where one does; None: all."""
 
+    def spare_biases(self) -> "Networks":
+        """Keep biases from decay."""
+        self.decayed = torch.arange(len(self.sizes)).repeat_interleave(torch.tensor(self.sizes)) % 2 == 0
+        return self
+
     def forward(self, inputs: Tensor) -> Tensor:
         """Score all items by every network."""
         copies = len(self.weights)
@@ -86,7 +91,7 @@ class Classifiers(Heads):
 
     def __init__(self, widths: Sequence[int], biases: Tensor, generator: torch.Generator) -> None:
         super().__init__(len(biases), widths, "small", generator)
-        self.decayed = torch.arange(len(self.sizes)).repeat_interleave(torch.tensor(self.sizes)) % 2 == 0
+        self.spare_biases()
         with torch.no_grad():
             self.weights[:, -1] = biases
 

@@ -133,22 +133,23 @@ def softmax(scores: Tensor, grades: Tensor) -> Tensor:
     return cross_entropy(scores, grades / grades.sum(-1, keepdim=True))
 
 
-def direct(of: str) -> Loss:
-    """A loss on NDCG@10 or on AP; documents that are left out have the score `NOWHERE`."""
-    loss = StructuredLoss(METRICS[of], PositiveDirect(1.0))
-    return lambda scores, grades: loss(scores, grades if of == "NDCG@10" else grades > 0, scores > NOWHERE)
+def direct(task: NDCG | AveragePrecision) -> Loss:
+    """A loss on NDCG or on AP; documents that are left out have the score `NOWHERE`."""
+    loss = StructuredLoss(task, PositiveDirect(1.0))
+    return lambda scores, grades: loss(scores, grades if isinstance(task, NDCG) else grades > 0, scores > NOWHERE)
 
 
 MNR = "MultipleNegativesRanking"
 METHODS: dict[str, Loss] = {
-    "NDCG": direct("NDCG@10"),
-    "AP": direct("MAP"),
+    "NDCG": direct(NDCG(10)),
+    "AP": direct(AveragePrecision()),
     "ListNet": list_net,
     "LambdaLoss": lambda_loss,
     "RankNet": rank_net,
     MNR: softmax,
-    f"NDCG{ALL}": direct("NDCG@10"),
-    f"AP{ALL}": direct("MAP"),
+    f"NDCG{ALL}": direct(NDCG(10)),
+    f"NDCG of all ranks{ALL}": direct(NDCG()),
+    f"AP{ALL}": direct(AveragePrecision()),
     f"softmax{ALL}": softmax,
 }
 """What trains: on lists of relevant documents and hard negatives, on those of a batch (MNR), or on all documents."""
