@@ -92,12 +92,12 @@ def test_trainer_adds_up_what_compute_loss_func_gives_and_the_recipe_makes_a_mea
         per_device_train_batch_size=120, gradient_accumulation_steps=2, max_steps=1, learning_rate=1.0, optim="sgd",
         lr_scheduler_type="constant", max_grad_norm=0.0, use_cpu=True, save_strategy="no", dataloader_pin_memory=False,
     )  # fmt: skip
-    callback = LossCallback(names["loss"].loss)
+    callback = LossCallback(names["loss"])
     names["config"].update({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
     seen = []  # number of items and gradient of each micro-batch
 
     def ranking(outputs, labels):
-        value = names["loss"].loss(outputs["logits"].squeeze(-1), labels)  # without the warm-up
+        value = names["loss"](outputs["logits"].squeeze(-1), labels)
         seen.append((len(labels), torch.autograd.grad(value, parameters, retain_graph=True)))
         return value
 
