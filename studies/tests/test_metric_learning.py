@@ -266,8 +266,8 @@ def losses():
 def test_losses_are_those_of_pytorch_metric_learning(method, losses):
     from pytorch_metric_learning.distances import DotProductSimilarity
 
-    vectors, labels = embeddings(dtype=torch.float32)
-    order = labels.argsort()  # its Smooth-AP expects the drawings of a class beside each other
+    vectors, labels = embeddings(classes=4, dtype=torch.float32)
+    order = labels.argsort()  # its Smooth-AP is right for as many classes as samples of each, beside each other
     vectors, labels = vectors.detach()[order].requires_grad_(), labels[order]
     expected = {
         "contrastive": losses.ContrastiveLoss(neg_margin=0.9),
