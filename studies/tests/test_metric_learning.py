@@ -147,7 +147,7 @@ def test_no_character_and_no_alphabet_of_the_test_is_seen_and_halves_change_plac
         training, validation, test = split(images, seed)
         assert len(training) + len(validation) + len(test) == len(images.images)
         seen = [set(images.characters[part].tolist()) for part in (training, validation, test)]
-        assert sum(map(len, seen)) == len(set.union(*seen)) == 48
+        assert sum(map(len, seen)) == len(set.union(*seen)) == 96
         alphabets = set(images.alphabets[test].tolist())
         assert len(alphabets) == 4
         assert not alphabets & set(images.alphabets[training].tolist())
