@@ -258,7 +258,7 @@ def prepare(options: DataOptions, jobs: int = 0, steps: Steps = no_steps) -> tup
 
 
 def configs(options: DataOptions, source: DrawingData | None = None) -> list[Config]:
-    """The paper preset takes about half an hour on one core, the quick one less than a minute."""
+    """The paper preset takes about 40 minutes on one core, the quick one half a minute."""
     paper = options.preset == "paper"
     data = source or DrawingData(*(("Omniglot", "") if paper else ("made", "")))
     made = data.name == "made"
