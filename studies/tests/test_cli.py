@@ -222,7 +222,7 @@ def test_a_damaged_file_is_named_and_its_run_made_again(finished, tmp_path):
         (["reproduce", "actions", "--root", ".", "--train", "tail"], "What can train: head, top, all."),
         (
             ["data", "mnist", "--root", "."],
-            "There is no data 'mnist'. There is: voc2012, tables, answers, molecules, cranfield, cifar10n.",
+            "There is no data 'mnist'. There is: voc2012, tables, answers, molecules, cranfield, omniglot, cifar10n.",
         ),
         (["report", "/nowhere/at/all"], "/nowhere/at/all is not a folder."),
         (["check", "directloss"], "'directloss' names no task. Write MODULE:TASK"),
@@ -301,6 +301,7 @@ def test_an_study_shows_only_its_own_options():
         "warm-up": {"--data"},
         "score-memory": {"--data"},
         "text-search": {"--data"},
+        "metric-learning": {"--data"},
         "tables": {"--data", "--noise", "--protocol"},
         "segmentation": {"--data", "--root"},
         "detection": {

@@ -247,5 +247,5 @@ def test_command_takes_images_and_labels_where_it_converts_only(tmp_path, source
     wrong = call("data", "tables", "--root", tmp_path, *given)
     assert wrong.returncode == 2
     assert "only for cifar10n" in wrong.stderr
-    names = "There is: voc2012, tables, answers, molecules, cranfield, cifar10n"
+    names = "There is: voc2012, tables, answers, molecules, cranfield, omniglot, cifar10n"
     assert names in call("data", "other", "--root", tmp_path).stderr

@@ -21,6 +21,7 @@ SHORT = {  # the studies that can run without data, and what makes their runs sh
     "warm-up": {"iterations": 3},
     "score-memory": {"iterations": 1},
     "text-search": {"iterations": 6},
+    "metric-learning": {"iterations": 3},
 }
 DIFFERENT = ("tables", "actions", "detection", "warm-up", "score-memory")  # have grids of another kind
 
@@ -71,6 +72,7 @@ def test_a_run_repeats_itself_leaves_the_random_state_alone_and_comes_back_from_
     ("warm-up", "Mean test AP, by share", "ε = 1"),
     ("score-memory", "Minus plain batches", "two passes"),
     ("text-search", "made: test queries", "MultipleNegativesRanking"),
+    ("metric-learning", "made: test characters", "Smooth-AP"),
 ])  # fmt: skip
 def test_the_command_runs_without_data_makes_a_report_and_continues(name, shown, in_page, tmp_path, monkeypatch):
     configs = short_configs(name)

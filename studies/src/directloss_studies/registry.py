@@ -4,6 +4,7 @@ from . import (
     actions,
     detection,
     label_noise,
+    metric_learning,
     own_metric,
     paths,
     score_memory,
@@ -33,6 +34,7 @@ STUDIES: dict[str, AnyStudy] = {
         warm_up,
         score_memory,
         text_search,
+        metric_learning,
     )
 }
 """By name: one for each table or figure of the paper, and others that answer questions it leaves open."""

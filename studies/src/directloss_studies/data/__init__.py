@@ -8,6 +8,7 @@ from .answers import convert_answers
 from .cifar import convert_cifar10n
 from .cranfield import check_cranfield
 from .molecules import convert_molecules
+from .omniglot import check_omniglot
 from .tables import check_tables
 from .voc import check_voc2012
 
@@ -19,6 +20,7 @@ DATA: dict[str, Callable[[Path, Steps], str]] = {
     "answers": convert_answers,
     "molecules": convert_molecules,
     "cranfield": check_cranfield,
+    "omniglot": check_omniglot,
 }
 """By name: a function that fetches the data into a folder if it is not there, checks it, and says what is there."""
 CONVERTED: dict[str, Callable[[Path, Path, Path, Path | None, Steps], str]] = {"cifar10n": convert_cifar10n}

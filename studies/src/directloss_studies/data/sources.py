@@ -1,4 +1,4 @@
-"""Raw files that tables are made of: in a folder of the user, or fetched into it; always checked, and never large."""
+"""Raw files: in a folder of the user, or fetched into it; always checked, and never large."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from ..harness.downloads import check, download
 from ..harness.progress import Progress
 from .tabular import TableError
 
-__all__ = ["LARGEST", "Source", "read_sources"]
+__all__ = ["LARGEST", "Source", "read_bytes", "read_sources"]
 
 LARGEST = 1 << 24  # bytes of a file
 
@@ -22,7 +22,12 @@ class Source(NamedTuple):
 
 def read_sources(root: Path, sources: Mapping[str, Source], progress: Progress) -> list[str]:
     """The text of each file, in the order of `sources`. Files that are missing are fetched into the folder first."""
-    texts = []
+    return [content.decode("utf-8", "replace") for content in read_bytes(root, sources, progress)]
+
+
+def read_bytes(root: Path, sources: Mapping[str, Source], progress: Progress) -> list[bytes]:
+    """The content of each file, in the order of `sources`. Files that are missing are fetched into the folder first."""
+    contents = []
     for name, (address, digest) in sources.items():
         path = root / name
         if not path.exists():
@@ -30,6 +35,6 @@ def read_sources(root: Path, sources: Mapping[str, Source], progress: Progress) 
         if (size := path.stat().st_size) > LARGEST:
             raise TableError(f"{path} has {size} bytes, more than the {LARGEST} that are read.")
         check(path, "sha256", digest)
-        texts.append(path.read_bytes().decode("utf-8", "replace"))
-        progress(len(texts) / len(sources))
-    return texts
+        contents.append(path.read_bytes())
+        progress(len(contents) / len(sources))
+    return contents

@@ -1,10 +1,11 @@
 """Image files, read without trust."""
 
+import io
 import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ImageError", "read_image", "read_palette"]
+__all__ = ["ImageError", "decode_grey", "read_image", "read_palette"]
 
 
 class ImageError(ValueError):
@@ -24,16 +25,25 @@ def read_palette(path: Path) -> Any:
     return image
 
 
-def _decoded(path: Path, formats: tuple[str, ...]) -> Any:
-    from PIL import Image
+def decode_grey(content: bytes, name: str) -> Any:
+    """A Pillow image in shades of grey, fully decoded from the bytes of a PNG file. Errors call it by its name."""
+    return _opened(io.BytesIO(content), name, ("PNG",)).convert("L")
 
+
+def _decoded(path: Path, formats: tuple[str, ...]) -> Any:
     if not path.is_file():
         raise ImageError(f"{path} is {'not a file' if path.exists() else 'missing'}.")
+    return _opened(path, str(path), formats)
+
+
+def _opened(file: Path | io.BytesIO, name: str, formats: tuple[str, ...]) -> Any:
+    from PIL import Image
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=formats) as image:
+            with Image.open(file, formats=formats) as image:
                 image.load()
                 return image
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ImageError(f"{path} is not a whole image: {error}") from None
+        raise ImageError(f"{name} is not a whole image: {error}") from None
