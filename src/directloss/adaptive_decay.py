@@ -12,6 +12,7 @@ from .advice import TrainingWarning
 from .checks import (
     check_count,
     check_decayed,
+    check_dim,
     check_function,
     check_held_out,
     check_is_task,
@@ -94,10 +95,14 @@ class AdaptiveDecay:
         start: where between `low` and `high` to begin, from 0 to 1, on a scale of their logarithms.
         pace: how far the weight decay moves at a time, on the same scale.
         every: the number of steps from one look at the held-out rows to the next.
+        dim: which dimension of scores is the list, in training and of the held-out rows: that of the loss.
         process_group: processes that train one network, so that they agree; None: each decides by itself.
 
-    Call `step` once for each training step, before `optimizer.step()`. Flat lists are compared at one length: the
-    longer one is cut into parts, because the metric of a short list is another quantity than that of a long one.
+    Call `step` once for each training step, before `optimizer.step()`. With `indexes`, `held_out` returns four parts:
+    scores, target, mask or None, indexes. One list, and lists in another dimension than the last, are compared at one
+    length: the longer one is cut into parts, because the metric of a short list is another quantity than that of a
+    long one. Dropout and batch normalisation should be off for the held-out rows: call `network.eval()` and
+    `network.train()` in `held_out`. After a break load network, optimizer and this, by `state_dict`.
 
     >>> _ = torch.manual_seed(0)
     >>> x, y = torch.randn(60, 20), torch.arange(60) % 3 == 0  # nothing to learn
@@ -126,6 +131,7 @@ class AdaptiveDecay:
         start: float = START,
         pace: float = PACE,
         every: int = EVERY,
+        dim: int = -1,
         process_group: Any = None,
     ) -> None:
         check_is_task(task := AveragePrecision() if task is None else task)
@@ -136,10 +142,10 @@ class AdaptiveDecay:
         check_share("pace", pace)
         check_count("every", every)
         self.optimizer, self.held_out, self.task = optimizer, held_out, task
-        self.every, self.process_group = every, process_group
+        self.every, self.dim, self.process_group = every, check_dim(dim), process_group
         self.steps = 0
         self._length: int | None = None
-        self._groups = check_decayed(optimizer, high)
+        self._places = check_decayed(optimizer, high)
         self._overfitting = Overfitting(1, gap, low, high, start, pace)
         self._set()
 
@@ -149,24 +155,33 @@ class AdaptiveDecay:
         return self._overfitting.decay.item()
 
     @torch.no_grad()
-    def step(self, scores: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
+    def step(
+        self, scores: Tensor, target: Tensor, mask: Tensor | None = None, *, indexes: Tensor | None = None
+    ) -> float:
         """Look at a training batch, set the weight decay, and return it."""
         self.steps += 1
         looks = self.steps % self.every == 0
         held = check_held_out(self.held_out()) if looks or self._length is None else None
         if held is not None:
-            self._length = held[0].shape[-1]
-        self._overfitting.trained(self._quality(scores.detach(), target, mask, self._length))
+            self._length = held[0].shape[self.dim]
+        self._overfitting.trained(self._quality(scores.detach(), target, mask, indexes, self._length))
         if held is not None and looks:
-            self._overfitting.look(self._quality(*held, scores.shape[-1]), self.process_group)
+            self._overfitting.look(self._quality(*held, scores.shape[self.dim]), self.process_group)
             if self._overfitting.looks == SILENT:
                 self._warn_if_silent()
         self._set()
         return self.decay
 
-    def _quality(self, scores: Tensor, target: Tensor, mask: Tensor | None, length: int | None) -> Tensor:
-        """The mean over lists (1,); flat lists are compared at one length."""
-        length = length if scores.dim() == 1 else None
+    def _quality(
+        self, scores: Tensor, target: Tensor, mask: Tensor | None, indexes: Tensor | None, length: int | None
+    ) -> Tensor:
+        """The mean over lists (1,), at one length where there is one."""
+        if indexes is not None:
+            return metric(self.task, scores, target, mask, indexes=indexes).reshape(1)
+        if self.dim != -1:
+            scores, target = scores.movedim(self.dim, -1), target.movedim(self.dim, -1)
+            mask = None if mask is None else mask.movedim(self.dim, -1)
+        length = length if scores.dim() == 1 or self.dim != -1 else None
         return quality_at_length(self.task, scores, target, mask, length).nanmean().reshape(1)
 
     def _warn_if_silent(self) -> None:
@@ -181,8 +196,8 @@ class AdaptiveDecay:
             )
 
     def _set(self) -> None:
-        for group in self._groups:
-            group["weight_decay"] = self.decay
+        for place in self._places:  # an optimizer that loads a state gets new groups
+            self.optimizer.param_groups[place]["weight_decay"] = self.decay
 
     def state_dict(self) -> dict[str, Any]:
         """All that changes, to go on after a break."""
@@ -190,12 +205,11 @@ class AdaptiveDecay:
         return {"steps": self.steps, "looks": now.looks} | {name: getattr(now, name).item() for name in STATE}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there. Load the optimizer first."""
+        """Go on from there."""
         check_state(state, ("steps", "looks", *STATE))
         self.steps, self._overfitting.looks = state["steps"], state["looks"]
         for name in STATE:
             setattr(self._overfitting, name, torch.tensor([state[name]], dtype=torch.float64))
-        self._groups = [group for group in self.optimizer.param_groups if group["weight_decay"]]
         self._set()
 
     def __repr__(self) -> str:

@@ -177,6 +177,7 @@ def check_is_task(task: object) -> None:
     """A task is an instance of one."""
     if isinstance(task, type) or not hasattr(task, "oracle"):
         cure = f"Pass update={task!r}" if hasattr(task, "spec") else "Pass task=AveragePrecision()"
+        cure = f"Pass {task.__name__}()" if isinstance(task, type) and hasattr(task, "oracle") else cure
         raise TypeError(f"task must be an instance such as AveragePrecision(); got {task!r}. {cure}.")
 
 
@@ -195,17 +196,28 @@ def check_tensors(scores: Tensor, target: Tensor, mask: Tensor | None) -> None:
         if value is None and name == "mask":
             continue
         if not isinstance(value, Tensor):
-            raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. Wrap it in torch.as_tensor.")
+            raise TypeError(f"{name} must be a tensor; got {type(value).__name__}. {_as_tensor(name, value)}")
         if value.is_nested:
             raise TypeError(f"{name} must be a dense tensor; got a nested one. Pass flat lists, with indexes=.")
         if value.layout is not torch.strided:
             raise TypeError(f"{name} must be a dense tensor; got one of {value.layout}. Pass {name}.to_dense().")
 
 
+def _as_tensor(name: str, value: Any) -> str:
+    """How to make a tensor of what is none."""
+    some = value if isinstance(value, list | tuple) else getattr(value, "tolist", list)()
+    some = some if isinstance(some, list | tuple) else [some]
+    if any(isinstance(one, Tensor) and one.dim() for one in some):
+        return "Concatenate the lists by torch.cat, and pass for every item the number of its list: indexes=."
+    if any(isinstance(one, str) for one in some):
+        return f"Pass 0 and 1: torch.as_tensor({name} == {some[0]!r})."
+    return "Wrap it in torch.as_tensor."
+
+
 def check_scores(scores: Tensor, event_dims: int) -> None:
     """Scores are a tensor of a floating-point type, with the dimensions of a problem."""
     if not isinstance(scores, Tensor):
-        raise TypeError(f"scores must be a tensor; got {type(scores).__name__}. Wrap it in torch.as_tensor.")
+        raise TypeError(f"scores must be a tensor; got {type(scores).__name__}. {_as_tensor('scores', scores)}")
     if not scores.is_floating_point():
         raise TypeError(
             f"scores must be raw scores of a floating-point type; got {scores.dtype}. Pass the network's logits, "
@@ -276,10 +288,16 @@ def _check_lists_of_one(task: Any, scores: Tensor, target: Tensor, mask: Tensor 
         )
 
 
-def _check_dim(scores: Tensor, dim: int, indexes: Tensor | None) -> None:
-    """The dimension of the list is one of scores. A flat tensor of several lists has none."""
+def check_dim(dim: int) -> int:
+    """Return the dimension of the list if it is a number."""
     if isinstance(dim, bool) or not isinstance(dim, Integral):
         raise TypeError(f"dim must be an integer; got {dim!r}. For scores (samples, classes) pass dim=0.")
+    return dim
+
+
+def _check_dim(scores: Tensor, dim: int, indexes: Tensor | None) -> None:
+    """The dimension of the list is one of scores. A flat tensor of several lists has none."""
+    check_dim(dim)
     if not -scores.dim() <= dim < scores.dim():
         raise ValueError(
             f"dim must be from {-scores.dim()} to {scores.dim() - 1} for scores of shape {tuple(scores.shape)}; got "
@@ -483,7 +501,8 @@ def _refuse_shape(scores: Tensor, target: Tensor) -> None:
 def check_classes(scores: Tensor, target: Tensor, mask: Tensor) -> None:
     """The target is the index of a class that is valid, for every item that has a valid class."""
     if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
-        raise TypeError(f"target must hold the index of a class; got {target.dtype}. Pass target.long().")
+        cure = "Pass target.argmax(-1)" if target.shape == scores.shape else "Pass target.long()"
+        raise TypeError(f"target must hold the index of a class; got {target.dtype}. {cure}.")
     if target.shape != scores.shape[:-1]:
         raise ValueError(
             f"scores has shape {tuple(scores.shape)} but target has shape {tuple(target.shape)}; for scores "
@@ -604,8 +623,8 @@ def check_range(low_name: str, low: Any, high_name: str, high: Any) -> None:
         raise ValueError(f"{low_name} must be less than {high_name}; got {low!r} and {high!r}.")
 
 
-def check_decayed(optimizer: Any, high: float) -> list[dict[str, Any]]:
-    """Return the groups of parameters that decay; a step at the highest decay must leave weights their sign."""
+def check_decayed(optimizer: Any, high: float) -> list[int]:
+    """Return which groups of parameters decay; a step at the highest decay must leave weights their sign."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer must be one of torch.optim; got {optimizer!r}. Pass AdamW(network.parameters()).")
     groups = [group for group in optimizer.param_groups if group.get("weight_decay")]
@@ -624,10 +643,11 @@ def check_decayed(optimizer: Any, high: float) -> list[dict[str, Any]]:
     shrink = max(float(group["lr"]) / (1 - group.get("momentum", 0.0)) for group in groups) * high
     if shrink >= 1:
         raise ValueError(
-            f"the learning rate of {kind.__name__} and a weight decay of {high:g} would turn weights around: steps of "
-            f"{shrink:g} times the weights. Pass a smaller `high`."
+            f"the weight decay may grow to `high`, {high:g}. With the learning rate of {kind.__name__} this would turn "
+            f"weights around: steps of {shrink:g} times the weights. Pass a smaller learning rate, or "
+            f"AdaptiveDecay(…, low={high / shrink / 100:.2g}, high={high / shrink / 3:.2g})."
         )
-    return groups
+    return [place for place, group in enumerate(optimizer.param_groups) if group.get("weight_decay")]
 
 
 def check_word(name: str, value: Any, words: tuple[str, ...]) -> None:
@@ -648,15 +668,15 @@ def check_function(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a function; got {type(value).__name__}. Pass for example {name}=lambda: ….")
 
 
-def check_held_out(held: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return scores, target and mask of held-out rows."""
-    if not isinstance(held, tuple | list) or len(held) not in (2, 3) or not isinstance(held[0], Tensor):
+def check_held_out(held: Any) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Return scores, target, mask and indexes of held-out rows."""
+    if not isinstance(held, tuple | list) or len(held) not in (2, 3, 4) or not isinstance(held[0], Tensor):
         raise TypeError(
-            f"held_out must return scores and target, and perhaps a mask; got {type(held).__name__}. "
+            f"held_out must return scores and target, and perhaps mask and indexes; got {type(held).__name__}. "
             "Pass for example held_out=lambda: (network(x), y)."
         )
-    scores, target, *mask = held
-    return scores, target, mask[0] if mask else None
+    scores, target, mask, indexes = (*held, None, None)[:4]
+    return scores, target, mask, indexes
 
 
 def check_labels(target: Tensor) -> None:

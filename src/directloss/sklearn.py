@@ -37,6 +37,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["DirectLossClassifier"]
 
+COMMON = 0.5  # share of rows above which a class that is named by a word is seldom the one to rank first
 CHUNK = 1 << 16  # rows that are scored at once
 LARGEST = 1e100  # number in a column whose variance can be taken
 AUTO = (), (64, 64)
@@ -270,7 +271,16 @@ class DirectLossClassifier(ClassifierMixin, BaseEstimator):
                 f"column {column} of X holds numbers up to {largest[column]:.3g}, whose variance is not finite. Divide "
                 "it, or take its logarithm."
             )
-        return features, labels == self.classes_[1]
+        positive = labels == self.classes_[1]
+        first, second = self.classes_.tolist()
+        if isinstance(second, str) and positive.mean() > COMMON:
+            warnings.warn(
+                f"{second!r} is ranked first, because it is the last of the sorted classes, and {positive.mean():.0%} "
+                f"of the rows have it. To rank {first!r} first, fit y == {first!r}.",
+                TrainingWarning,
+                stacklevel=3,
+            )
+        return features, positive
 
     def _number_of_folds(self, positive: NDArray) -> int:
         """As many as asked for, and as rows of the rarer class; 1 if it has one row."""

@@ -110,6 +110,29 @@ def test_a_run_goes_on_where_it_was():
     assert after(100, breaks=None) == after(100, breaks=37)
 
 
+def test_an_optimizer_that_loads_its_state_later_still_gets_the_decay():
+    some = optimizer()
+    decay = AdaptiveDecay(some, lambda: (BAD, TARGET))
+    some.load_state_dict(deepcopy(optimizer().state_dict()))
+    for _ in range(100):
+        assert decay.step(GOOD, TARGET) == some.param_groups[0]["weight_decay"]
+    assert decay.decay > 5
+
+
+def test_the_dimension_of_the_list_and_indexes():
+    columns = [torch.stack([one, one], 1) for one in (GOOD, TARGET, BAD, TARGET)]
+    assert decays(columns[:2], columns[2:], dim=0)[-1] == pytest.approx(10.0)
+    assert decays(columns[2:], columns[:2], dim=0)[-1] == pytest.approx(0.3)
+    with pytest.raises(TypeError, match=r"dim must be an integer; got 'last'"):
+        AdaptiveDecay(optimizer(), lambda: (GOOD, TARGET), dim="last")
+    ids = torch.arange(12) % 3
+    flat = [torch.repeat_interleave(one, 3) for one in (GOOD, TARGET, BAD)]
+    decay = AdaptiveDecay(optimizer(), lambda: (flat[2], flat[1], None, ids))
+    for _ in range(400):
+        decay.step(flat[0], flat[1], indexes=ids)
+    assert decay.decay == pytest.approx(10.0)
+
+
 def test_wrong_arguments_say_the_cure():
     with pytest.raises(TypeError, match=r"optimizer must be one of torch\.optim"):
         AdaptiveDecay(torch.nn.Linear(1, 1), lambda: (GOOD, TARGET))
@@ -121,10 +144,12 @@ def test_wrong_arguments_say_the_cure():
         AdaptiveDecay(optimizer(), lambda: GOOD).step(GOOD, TARGET)
     with pytest.raises(TypeError, match="held_out must be a function"):
         AdaptiveDecay(optimizer(), (GOOD, TARGET))
-    with pytest.raises(ValueError, match=r"AdamW and a weight decay of 10 would turn weights around: steps of 2 times"):
+    with pytest.raises(
+        ValueError, match=r"may grow to `high`, 10\. With the learning rate of AdamW .* steps of 2 times"
+    ):
         AdaptiveDecay(optimizer(rate=0.2), lambda: (GOOD, TARGET))
     weights = [torch.zeros(1, requires_grad=True)]
-    with pytest.raises(ValueError, match="SGD and a weight decay of 10 would turn weights around: steps of 5 times"):
+    with pytest.raises(ValueError, match=r"learning rate of SGD .* steps of 5 times.*low=0\.02, high=0\.67"):
         AdaptiveDecay(torch.optim.SGD(weights, 0.05, momentum=0.9, weight_decay=1.0), lambda: (GOOD, TARGET))
     for coupled in (torch.optim.Adam, torch.optim.RMSprop):
         with pytest.raises(ValueError, match=r"adds weight decay to the gradient.*Take torch\.optim\.AdamW"):

@@ -12,7 +12,7 @@ from members import UPDATES, epsilons, lists
 from sklearn.metrics import fbeta_score, jaccard_score
 from test_linear_losses import SIZES, eps_half, gradient, spread
 
-from directloss import CentralDirect, PositiveDirect, StructuredLoss
+from directloss import CentralDirect, PositiveDirect, StructuredLoss, metric
 from directloss.families import counts
 from directloss.families.counts import CountTask, TverskyTask
 from directloss.tasks.counts import FMeasure, IoU, Tversky
@@ -214,6 +214,18 @@ class Undefined(CountTask):
             return 1 - true_positives / selected
 
 
+class Cost(CountTask):
+    def loss(self, true_positives, false_positives, positives, negatives):
+        return 10 * (positives - true_positives) + false_positives
+
+
+def test_a_raw_cost_is_refused_in_words():
+    with pytest.raises(
+        ValueError, match=r"got 1[01] for 0 true and . false positives.*Divide a cost by the largest one"
+    ):
+        metric(Cost(), torch.tensor([-0.1, 0.2, -0.3]), torch.tensor([1, 0, 0]))
+
+
 def test_loss_that_is_not_a_number_is_refused_in_words():
-    with pytest.raises(ValueError, match="got NaN for 0 true and 0 false positives of 1 positives and 2 negatives"):
+    with pytest.raises(ValueError, match="got nan for 0 true and 0 false positives of 1 positives and 2 negatives"):
         Undefined().infer_augmented(torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1, 0, 0]), 10.0)

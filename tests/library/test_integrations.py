@@ -137,15 +137,34 @@ def test_lists_of_every_layout_are_measured(loss, options, lists):
     assert found["train_metric"] == pytest.approx(lists(scores, target).item(), nan_ok=True)
 
 
-def test_flat_lists_by_indexes_are_measured_and_take_no_adaptive_decay():
+def test_flat_lists_by_indexes_are_measured_and_take_an_adaptive_decay():
     weight, ids = torch.nn.Parameter(X[:, 0].clone()), torch.arange(96) % 5
     optimizer = torch.optim.AdamW([weight], weight_decay=1.0)
-    observer, loss = LossObserver(lambda some: AdaptiveDecay(some, lambda: HELD), 1), AveragePrecisionLoss()
+    held = (HELD[0][:, 0], HELD[1], None, torch.arange(len(HELD[1])) % 2)
+    observer = LossObserver(lambda some: AdaptiveDecay(some, lambda: held, every=1), 1)
+    loss = AveragePrecisionLoss()
     observer.start(loss, [optimizer])
     loss(weight, Y, indexes=ids)
     assert observer.measure(1)["train_metric"] == metric(AveragePrecision(), weight, Y, indexes=ids)
-    with pytest.raises(ValueError, match="AdaptiveDecay takes no indexes"):
+    for _ in range(5):
         observer.before_step()
+    assert observer.decay is not None
+    assert observer.decay.state_dict()["train"] == pytest.approx(observer.measure(1)["train_metric"])
+    assert optimizer.param_groups[0]["weight_decay"] == observer.decay.decay != 1.0
+
+
+def test_a_decay_has_the_dimension_of_the_loss():
+    optimizer = torch.optim.AdamW([torch.nn.Parameter(X[:, 0].clone())], weight_decay=1.0)
+    with pytest.raises(ValueError, match=r"the loss has dim=0\. Pass it to the decay, too: AdaptiveDecay\(…, dim=0\)"):
+        LossObserver(lambda some: AdaptiveDecay(some, lambda: HELD), 1).start(AveragePrecisionLoss(dim=0), [optimizer])
+    scores, target = X[:, :2].clone().requires_grad_(), torch.stack([Y, ~Y], 1)
+    observer = LossObserver(lambda some: AdaptiveDecay(some, lambda: (X[:9, :2], target[:9]), dim=0), 1)
+    loss = AveragePrecisionLoss(dim=0)
+    observer.start(loss, [optimizer])
+    loss(scores, target)
+    observer.before_step()
+    assert observer.decay is not None
+    assert 0 < observer.decay.state_dict()["train"] < 1
 
 
 def test_the_outer_loss_is_found_and_wrong_ones_are_refused():

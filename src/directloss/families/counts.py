@@ -33,6 +33,7 @@ from .arrays import ArrayTask, DenseLists, Weights, any_item, as_array, binary
 __all__ = ["CountTask", "TverskyTask"]
 
 CELLS = 1 << 20  # pairs of counts whose losses are in memory at once
+ROUNDING = 1e-9  # by which a loss may leave [0, 1]
 
 
 class _Selected(NamedTuple):
@@ -124,7 +125,8 @@ class CountTask(ArrayTask):
                     self._select(lists, sizes, weight, chosen)
             numbers[0] += (scale * chosen.relative) * (-1 if output else 1) * counted
             tp, fp = chosen.counts[counted].T
-            numbers[1 + output, counted] = self.loss(tp, fp, P[counted], M[counted])
+            numbers[1 + output, counted] = losses = self.loss(tp, fp, P[counted], M[counted])
+            self._check_losses(np.broadcast_to(losses, tp.shape), tp, fp, P[counted], M[counted])
             cuts.append(chosen.cuts)
         kernels.write(*lists[:3], *cuts, factor * scale * counted, gradient)
         return numbers
@@ -185,14 +187,21 @@ class CountTask(ArrayTask):
                 losses = self._losses(tp, columns, sums)
             value, i, j = _kernels().best_cell(sums[0][tp], sums[1][columns], np.ascontiguousarray(losses), weight)
             if np.isnan(value):
-                raise ValueError(
-                    f"{type(self).__name__}.loss must be a number from 0 to 1; got NaN for {tp[i]} true and "
-                    f"{columns[j]} false positives of {positives} positives and {negatives} negatives. Look for a "
-                    "division by 0."
-                )
+                self._check_losses(*(np.array([one]) for one in (np.nan, tp[i], columns[j], positives, negatives)))
             if value > best:
                 best, place = value, (int(tp[i]), int(columns[j]))
         return place
+
+    def _check_losses(self, losses: NDArray[Any], *counts: NDArray[Any]) -> None:
+        """Refuse a loss outside of [0, 1], up to rounding."""
+        if not ((losses >= -ROUNDING) & (losses <= 1 + ROUNDING)).all():
+            first = int(np.flatnonzero(~((losses >= -ROUNDING) & (losses <= 1 + ROUNDING)))[0])
+            tp, fp, positives, negatives = (int(one[first]) for one in counts)
+            raise ValueError(
+                f"{type(self).__name__}.loss must be a number from 0 to 1; got {losses[first]:g} for {tp} true and "
+                f"{fp} false positives of {positives} positives and {negatives} negatives. Divide a cost by the "
+                "largest one that there can be; if it is NaN, look for a division by 0."
+            )
 
     def _losses(self, tp: NDArray[Any], fp: NDArray[Any], sums: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         positives, negatives = (np.array(of_class.size - 1) for of_class in sums)

@@ -63,6 +63,9 @@ class LossObserver:
             if others:
                 raise TypeError(f"decay needs a loss on scores and target; got {type(loss).__name__}. Leave it out.")
             self.decay = self.make_decay(optimizers[0])
+            dim = getattr(self._structured, "dim", -1)
+            if dim != self.decay.dim:
+                raise ValueError(f"the loss has dim={dim}. Pass it to the decay, too: AdaptiveDecay(…, dim={dim}).")
             if self._loaded:
                 self.decay.load_state_dict(self._loaded)
         self._hook = loss.register_forward_pre_hook(self._remember, with_kwargs=True)
@@ -87,10 +90,11 @@ class LossObserver:
     def before_step(self) -> None:
         """Before a step of the optimizer: set its weight decay."""
         if self.decay is not None and self._call:
-            lists = self._lists(self.decay.task, None)
-            if lists.groups is not None:
-                raise ValueError("AdaptiveDecay takes no indexes. Pad the lists and pass a mask, or leave decay out.")
-            self.decay.step(*lists[:3])
+            scores, target, mask, groups = self._lists(self.decay.task, None)
+            indexes = None if groups is None else torch.from_numpy(groups.numbers).to(scores.device)
+            dim = self.decay.dim
+            mask = None if mask is None else mask.movedim(-1, dim)
+            self.decay.step(scores.movedim(-1, dim), target.movedim(-1, dim), mask, indexes=indexes)
 
     def measure(self, step: int) -> dict[str, float]:
         """The weight decay, the metric of the latest batch, and at times how ε suits it."""

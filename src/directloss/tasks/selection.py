@@ -41,6 +41,8 @@ class _Selection(DiscountedGainTask):
 class PrecisionAtK(_Selection):
     """The best precision among k items, minus that of the selected ones. Every oracle is exact, O(n) and a sort of k.
 
+    So `metric` gives 1 − what is missing to the best precision, not precision itself.
+
     >>> scores, target = torch.tensor([0.9, 0.8, 0.7, 0.1]), torch.tensor([0, 1, 1, 0])
     >>> PrecisionAtK(k=2).infer(scores, target).loss
     tensor(0.5000)
@@ -53,6 +55,8 @@ class PrecisionAtK(_Selection):
 @dataclass(frozen=True)
 class RecallAtK(_Selection):
     """The best recall among k items, minus that of the selected ones. Every oracle is exact, O(n) and a sort of k.
+
+    So `metric` gives 1 − what is missing to the best recall, not recall itself.
 
     >>> scores, target = torch.tensor([0.9, 0.8, 0.7, 0.1]), torch.tensor([0, 1, 1, 0])
     >>> RecallAtK(k=3).infer(scores, target).loss

@@ -50,10 +50,10 @@ STAGES = (
     ("linear", ("x-ent", "hinge-AP", "pos-AP")),
     ("linear", LINEAR_MODELS),
     ("linear", ("GCE", WARM)),
-    ("averaged linear", FIRST),
-    ("mlp", FIRST),
     ("linear", ("central-AP", "neg-AP")),
+    ("averaged linear", FIRST),
     ("linear", (COSTLY,)),
+    ("mlp", FIRST),
 )
 """Heads and methods of a study on features of today, in the order in which they run."""
 HEADS = {"linear": (256, 1), "averaged linear": (256, 1), "mlp": (128, 16, 1)}
