@@ -15,7 +15,7 @@ from .loss import (
 from .memory import ScoreMemory
 from .metric import metric
 from .perturbed import Perturbed
-from .retrieval import RetrievalLoss
+from .retrieval import RetrievalLoss, retrieval_metric
 from .task import Output, Task
 from .tasks import (
     NDCG,
@@ -101,6 +101,7 @@ __all__ = [
     "direct_loss",
     "falling_k",
     "metric",
+    "retrieval_metric",
     "structured_loss",
 ]
 

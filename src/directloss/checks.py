@@ -675,7 +675,8 @@ def check_held_out(held: Any) -> tuple[Tensor, Tensor, Tensor | None, Tensor | N
             f"held_out must return scores and target, and perhaps mask and indexes; got {type(held).__name__}. "
             "Pass for example held_out=lambda: (network(x), y)."
         )
-    scores, target, mask, indexes = (*held, None, None)[:4]
+    scores, target, *rest = held
+    mask, indexes = (*rest, None, None)[:2]
     return scores, target, mask, indexes
 
 
