@@ -65,7 +65,7 @@ def speed_in_a_line() -> str:
     ours, sort = one["pos-AP"], one["torch.sort"]
     return (
         f"The loss and its gradient for a list of a million items take {ours['milliseconds']:.0f} ms on two cores, and "
-        f"`torch.sort` {sort['milliseconds']:.0f} ms. [All times](docs/speed.md), made by `./dev bench`."
+        f"`torch.sort`\n{sort['milliseconds']:.0f} ms. [All times](docs/speed.md), made by `./dev bench`."
     )
 
 

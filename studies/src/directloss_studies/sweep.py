@@ -269,8 +269,12 @@ class Rule(NamedTuple):
     """In the names of figures."""
 
     def places(self, settings: Sequence[Setting]) -> list[int]:
-        """The settings that the rule allows."""
-        return [place for place, setting in enumerate(settings) if setting.weight_decay <= self.largest_decay]
+        """The settings that the rule allows: all of a model that is fitted to convergence, without steps."""
+        return [
+            place
+            for place, setting in enumerate(settings)
+            if setting.learning_rate == 0 or setting.weight_decay <= self.largest_decay
+        ]
 
     def choose(self, run: Run[Any, Any]) -> Choice:
         """The checkpoint and the settings of a run."""
